@@ -1,0 +1,8 @@
+"""The default patterns, in the order they run."""
+
+from __future__ import annotations
+
+from patterns.affine_grid import AffineGridPattern
+from patterns.affine_grid_sample import AffineGridSamplePattern
+
+ALL = (AffineGridPattern(), AffineGridSamplePattern())

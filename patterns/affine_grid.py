@@ -1,0 +1,166 @@
+"""An affine grid, however it is written, becomes one `custom.ops::AffineGrid`.
+
+What it finds
+    Any value [N, H, W, 2] or [N, D, H, W, 3] that is an affine grid of at most 16 parameters a sample: the
+    decompositions of torch.nn.functional.affine_grid, hand-written base grids (linspace, arange, meshgrid, buffers)
+    multiplied by theta with MatMul, Einsum, Gemm or broadcast sums, and ai.onnx's own AffineGrid. Recognised by what
+    it computes (see `affine_slice`), never by its spelling.
+Why
+    The decomposition carries a base grid of up to 25 MB (1080p) and spends 10 to 100 times what the grid costs.
+Before -> after
+    theta, base [1, H*W, 3]: Transpose, MatMul, Reshape  ->  AffineGrid(theta, [1, 1, H, W])
+    where the parameters are not theta itself, a constant matrix turns them into it first.
+When it declines
+    A perspective division, a flow field, a clamp or any other non-linear step; a base grid off by more than a few
+    ulp of its dtype; a base that differs from sample to sample; parameters that are not few; grids under 4 pixels.
+Opsets and runtimes
+    Opset 11 and newer; any runtime with model-local functions, or the kernels.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from patterns.affine_slice import Proof, Theta, prove
+from patterns.operators.affine_grid import AFFINE_GRID
+from patterns.sizes import Size, wire
+from rewriter.builder import Builder
+from rewriter.evaluator import entry
+from rewriter.scopes import Scope
+from rewriter.slices import linear_slice
+from rewriter.vocabulary import Match, Miss
+
+# Operators that can be the last one of a grid: everything linear that makes or reorders a tensor.
+ENDINGS = frozenset({
+    "Add", "AffineGrid", "Cast", "Concat", "Div", "Einsum", "Expand", "Gather", "Identity", "MatMul", "Mul", "Reshape",
+    "ReduceSum", "ScatterElements", "ScatterND", "Slice", "Squeeze", "Sub", "Sum", "Transpose", "Unsqueeze", "If"})
+GRID_DTYPES = frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
+
+
+class AffineGridPattern:
+    name = "affine_grid"
+    anchors = ENDINGS | {"GridSample"}
+    operators = (AFFINE_GRID,)
+    needs = ()
+
+    def match(self, node: ir.Node, scope: Scope) -> Match | Miss | None:
+        sampled = node.op_type == "GridSample"
+        root = node.inputs[1] if sampled else node.outputs[0]
+        if root is None or root.producer() is None or root.producer().graph is not scope.graph:
+            return None
+        if not sampled and not _may_be_grid(root):
+            return None
+        dtype = scope.dtype(root)
+        if dtype not in GRID_DTYPES:
+            return None
+        shape = scope.measured_shape(root)
+        rank = _grid_rank(node.inputs[0], scope) if sampled else None
+        if rank is None:
+            rank = len(shape) - 2 if shape is not None else None
+        if rank not in (2, 3):
+            return None
+        if shape is not None and (len(shape) != rank + 2 or shape[-1] != rank):
+            return None
+        piece = linear_slice(root, scope)
+        if piece is None or (root in piece.leaves and not sampled):
+            return None
+        proof = prove(piece, scope, rank)
+        if isinstance(proof, Miss):
+            return proof if sampled else None
+        size = wire(proof, piece, scope)
+        if isinstance(size, Miss):
+            return size
+        covers = piece.between({proof.theta.value})
+        note = f"affine grid of {proof.theta.value.name}"
+        note += "" if proof.theta.matrix is None else ", adjusted"
+        return Match(root, lambda builder: _build(builder, proof, size, scope, root), covers, AFFINE_GRID.name, note)
+
+
+def _may_be_grid(value: ir.Value) -> bool:
+    """A cheap look at what the model declares, before anything is inferred."""
+    if entry(value.producer()) is None and value.producer().op_type != "If":
+        return False
+    if not value.shape:  # some tools declare every tensor they do not know as a scalar
+        return True
+    rank = len(value.shape) - 2
+    return rank in (2, 3) and (value.shape[-1] == rank or not isinstance(value.shape[-1], int))
+
+
+def _grid_rank(image: ir.Value | None, scope: Scope) -> int | None:
+    """How many coordinates a sampler of this image needs, where the image's rank is known."""
+    shape = scope.measured_shape(image) if image is not None else None
+    return None if shape is None else len(shape) - 2
+
+
+def _build(builder: Builder, proof: Proof, size: Size, scope: Scope, root: ir.Value) -> ir.Value:
+    theta, given, wanted = proof.theta.value, scope.dtype(proof.theta.value), scope.dtype(root)
+    theta, given = _uncast(theta, given, wanted, scope)
+    if proof.theta.matrix is not None:
+        compute = ir.DataType.DOUBLE if given == ir.DataType.DOUBLE else ir.DataType.FLOAT
+        theta, given = _cast(builder, theta, given, compute), compute
+        theta = _adjust(builder, theta, proof, compute.numpy())
+    else:
+        theta = _as_theta(builder, theta, proof, scope)
+    if wanted.itemsize > given.itemsize:  # exact, and only theta is converted
+        theta, given = _cast(builder, theta, given, wanted), wanted
+    shape = scope.measured_shape(root)
+    grid = builder.custom("AffineGrid", [theta, size.emit(builder)], dtype=given, shape=shape,
+                          align_corners=int(proof.align_corners))
+    return _cast(builder, grid, given, wanted)
+
+
+def _uncast(theta: ir.Value, given, wanted, scope: Scope):
+    """Skip a widening Cast of theta when the grid is narrowed again: the operator widens by itself."""
+    node = theta.producer()
+    if given != wanted and node is not None and node.op_type == "Cast" and scope.dtype(node.inputs[0]) == wanted:
+        return node.inputs[0], wanted
+    return theta, given
+
+
+def _cast(builder: Builder, value: ir.Value, given: ir.DataType, wanted: ir.DataType) -> ir.Value:
+    return value if given == wanted else builder.op("Cast", [value], dtype=wanted, to=int(wanted))
+
+
+def _as_theta(builder: Builder, value: ir.Value, proof: Proof, scope: Scope) -> ir.Value:
+    """The value as [N, d, d+1]: a batch axis added, the last row of a homogeneous matrix dropped."""
+    shape = scope.measured_shape(value)
+    if shape[-2] == proof.rank + 1:
+        axis, rows = np.array([len(shape) - 2]), np.array([0]), 
+        value = builder.op("Slice", [value, builder.constant(rows[0:1], "start"),
+                                     builder.constant(np.array([proof.rank]), "end"),
+                                     builder.constant(axis, "axis")])
+    if len(shape) == 2:
+        value = builder.op("Reshape", [value, builder.constant(np.array([1, proof.rank, proof.rank + 1]), "shape")])
+    return value
+
+
+def _adjust(builder: Builder, value: ir.Value, proof: Proof, dtype: np.dtype) -> ir.Value:
+    """theta = offset + parameters @ matrix, in the fewest small nodes."""
+    theta: Theta = proof.theta
+    d = proof.rank
+    target = builder.constant(np.array([-1 if theta.batched else 1, d, d + 1]), "theta_shape")
+    diagonal = _diagonal(theta.matrix)
+    if diagonal is not None:
+        value = builder.op("Reshape", [value, target])
+        if not np.all(diagonal == 1):
+            value = builder.op("Mul", [value, builder.constant(diagonal.astype(dtype), "scale")])
+    else:
+        count = len(theta.matrix)
+        flat = builder.constant(np.array([-1 if theta.batched else 1, count]), "parameters_shape")
+        matrix = builder.constant(theta.matrix.reshape(count, d * (d + 1)).astype(dtype), "matrix")
+        value = builder.op("MatMul", [builder.op("Reshape", [value, flat]), matrix])
+        value = builder.op("Reshape", [value, target])
+    if theta.offset is not None:
+        value = builder.op("Add", [value, builder.constant(theta.offset.astype(dtype), "offset")])
+    return value
+
+
+def _diagonal(matrix: np.ndarray) -> np.ndarray | None:
+    """[d, d+1] factors where every parameter goes to its own place in theta, else None."""
+    count = len(matrix)
+    if matrix[0].size != count:
+        return None
+    square = matrix.reshape(count, count)
+    factors = np.diagonal(square)
+    return factors.reshape(matrix.shape[1:]) if np.count_nonzero(square - np.diag(factors)) == 0 else None

@@ -1,0 +1,149 @@
+"""The `size` operand of a fused grid: a constant where sizes are, else wired from values the graph has."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import onnx_ir as ir
+
+from patterns.affine_slice import Proof
+from rewriter.builder import Builder
+from rewriter.evaluator import EvaluationError, Evaluator, Kind, entry, kind
+from rewriter.scopes import Scope
+from rewriter.slices import LinearSlice
+from rewriter.vocabulary import Miss
+
+MOST_ELEMENTS = 8  # of a value that may hold a size
+
+
+@dataclasses.dataclass(frozen=True)
+class Element:
+    """One extent: a constant, or element `index` of an integer value (of its shape, where `of_shape`)."""
+
+    extent: int = 1
+    value: ir.Value | None = None
+    index: int = 0
+    scalar: bool = False
+    of_shape: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Size:
+    """The operand (N, C, [D,] H, W): a value the graph has, or its elements."""
+
+    whole: ir.Value | None
+    elements: tuple[Element, ...] = ()
+
+    def emit(self, builder: Builder) -> ir.Value:
+        if self.whole is not None:
+            return self.whole
+        if all(e.value is None for e in self.elements):
+            return builder.constant(np.array([e.extent for e in self.elements], np.int64), "size")
+        parts: list[ir.Value] = []
+        run: list[int] = []
+        for element in (*self.elements, None):
+            if element is not None and element.value is None:
+                run.append(element.extent)
+                continue
+            if run:
+                parts.append(builder.constant(np.array(run, np.int64), "extent"))
+                run = []
+            if element is not None:
+                parts.append(_one_element(builder, element))
+        return builder.op("Concat", parts, dtype=ir.DataType.INT64, shape=[len(self.elements)], axis=0)
+
+
+def _one_element(builder: Builder, element: Element) -> ir.Value:
+    """Shape [1], int64."""
+    value = element.value
+    if element.of_shape:
+        value = builder.op("Shape", [value], dtype=ir.DataType.INT64)
+    if element.scalar:
+        value = builder.op("Reshape", [value, builder.constant(np.array([1]), "one")])
+    elif element.index >= 0:
+        value = builder.op("Gather", [value, builder.constant(np.array([element.index]), "index")], axis=0)
+    if not element.of_shape and element.value.dtype != ir.DataType.INT64:
+        value = builder.op("Cast", [value], dtype=ir.DataType.INT64, to=int(ir.DataType.INT64))
+    return value
+
+
+def wire(proof: Proof, piece: LinearSlice, scope: Scope) -> Size | Miss:
+    """The size operand. Its batch is 1 (it adapts to theta's) unless the grid's batch is another one."""
+    wanted = [tuple(shape[axis] for shape in proof.shapes) for axis in range(proof.rank + 1)]
+    if proof.batch_is_thetas:
+        wanted[0] = (1,) * len(proof.trials)
+    fixed = all(len(set(extents)) == 1 for extents in wanted)
+    sources = [] if fixed else _sources(piece, scope, proof.trials)
+    if not fixed and (whole := _whole(sources, proof, scope)) is not None:
+        return Size(whole)
+    elements = []
+    for axis, extents in enumerate(wanted):
+        element = Element(extents[0]) if len(set(extents)) == 1 else _find(extents, sources)
+        if element is None:
+            return Miss(f"no value of the graph holds the grid's {'NDHW'[-proof.rank - 1:][axis] if axis else 'batch'} size",
+                        piece.target.name or "")
+        elements.append(element)
+    elements.insert(1, Element(1))  # channels: not used
+    return Size(None, tuple(elements))
+
+
+def _sources(piece: LinearSlice, scope: Scope, trials: tuple[Evaluator, ...]) -> list[tuple[ir.Value, bool, np.ndarray]]:
+    """(value, is it the shape of that value, its integers [trials, elements]), the cheapest to read first."""
+    found: dict[tuple[ir.Value, bool], np.ndarray] = {}
+    stack, seen = list(reversed(piece.structural)), set()
+    while stack:
+        value = stack.pop()
+        if value in seen or kind(value, scope) is Kind.CONSTANT:
+            continue
+        seen.add(value)
+        node = value.producer()
+        if scope.visible(value) and scope.dtype(value) in (ir.DataType.INT64, ir.DataType.INT32):
+            _add(found, (value, False), lambda trial, v=value: trial.value(v), trials)
+        if node is None:
+            continue
+        if node.op_type == "Shape" and scope.visible(node.inputs[0]):
+            _add(found, (node.inputs[0], True), lambda trial, v=node.inputs[0]: np.array(trial.shape(v)), trials)
+        if entry(node) is not None:
+            stack.extend(v for v in node.inputs if v is not None)
+    for value in piece.order:
+        if scope.visible(value) and scope.shape(value) is not None:
+            _add(found, (value, True), lambda trial, v=value: np.array(trial.shape(v)), trials)
+
+    def cost(item):
+        (value, of_shape), integers = item
+        return value.producer() is not None, of_shape, integers.shape[1] > 1
+
+    return [(value, of_shape, integers) for (value, of_shape), integers in sorted(found.items(), key=cost)]
+
+
+def _add(found, key, read, trials) -> None:
+    try:
+        rows = [np.ravel(read(trial)) for trial in trials]
+    except EvaluationError:
+        return
+    if all(row.size == rows[0].size for row in rows) and 0 < rows[0].size <= MOST_ELEMENTS:
+        found[key] = np.stack(rows)
+
+
+def _find(extents: tuple[int, ...], sources) -> Element | None:
+    for value, of_shape, integers in sources:
+        for index in range(integers.shape[1]):
+            if np.array_equal(integers[:, index], extents):
+                scalar = not of_shape and value.shape is not None and len(value.shape) == 0
+                single = not of_shape and integers.shape[1] == 1 and not scalar
+                return Element(value=value, index=-1 if single else index, scalar=scalar or single, of_shape=of_shape)
+    return None
+
+
+def _whole(sources, proof: Proof, scope: Scope) -> ir.Value | None:
+    """An int64 value [rank + 2] that is the size already."""
+    shapes = np.array([(shape[0], *shape[1:-1]) for shape in proof.shapes])
+    for value, of_shape, integers in sources:
+        if of_shape or integers.shape[1] != proof.rank + 2 or scope.dtype(value) != ir.DataType.INT64:
+            continue
+        batch = integers[:, 0]
+        adapts = proof.batch_is_thetas and np.all(batch == 1)
+        if (adapts or np.array_equal(batch, shapes[:, 0])) and np.array_equal(integers[:, 2:], shapes[:, 1:]):
+            return value
+    return None

@@ -1,0 +1,213 @@
+"""The pass: every pattern over every scope, replacements, dead nodes, and the functions that join the model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import onnx_ir as ir
+
+from rewriter.builder import Builder, Names
+from rewriter.errors import InternalError
+from rewriter.functions import attach
+from rewriter.report import Fused, Missed, Report
+from rewriter.scopes import Facts, Scope, scopes
+from rewriter.vocabulary import DOMAIN, LOWEST_OPSET, Match, Miss, Pattern
+
+PATTERN_KEY = "onnx_warpfuse.pattern"  # metadata of a node we made: the pattern
+FROM_KEY = "onnx_warpfuse.from"  # and the names of the nodes it stands for
+
+
+def run(model: ir.Model, patterns: Sequence[Pattern], *, dry_run: bool = False) -> Report:
+    """Rewrite `model` in place and say what was done. Deterministic; a model in which nothing matches is untouched.
+
+    With `dry_run` the model handed in must be a copy: it is rewritten all the same.
+
+    Raises:
+        InternalError: a pattern raised something that is not a stated Miss; names the pattern and the node.
+    """
+    report = Report(ir_version_before=model.ir_version, nodes_before=count_nodes(model))
+    facts = Facts(model)
+    names = None
+    used = {op.name: op for pattern in patterns for op in pattern.operators}
+    taken = foreign_operators(model, used)
+    for pattern in patterns:
+        for scope in scopes(facts):
+            for node in reversed(tuple(scope.graph)):
+                if node.graph is None or node.domain != "" or node.op_type not in pattern.anchors:
+                    continue
+                answer = _ask(pattern, node, scope)
+                if answer is None:
+                    continue
+                if isinstance(answer, Match) and (miss := _obstacle(answer, scope, used, taken)) is not None:
+                    answer = miss
+                if isinstance(answer, Miss):
+                    report.missed.append(Missed(
+                        pattern.name, node.name or "", node.op_type, answer.tensor, scope.path, answer.reason))
+                    continue
+                if names is None:
+                    names = Names(all_names(model))
+                report.fused.append(_replace(answer, pattern, node, scope, names))
+    report.missed = _still_there(report)
+    if report.fused:
+        report.functions = attach(model, used)
+    report.ir_version_after, report.nodes_after = model.ir_version, count_nodes(model)
+    return report
+
+
+def _ask(pattern: Pattern, node: ir.Node, scope: Scope) -> Match | Miss | None:
+    try:
+        return pattern.match(node, scope)
+    except Exception as error:
+        raise InternalError(
+            f"pattern {pattern.name} failed at node {node.name!r} ({node.op_type}) in {scope.path}: "
+            f"{type(error).__name__}: {error}") from error
+
+
+def _obstacle(match: Match, scope: Scope, used, taken: dict[str, str]) -> Miss | None:
+    """Why a proven match cannot be written into this model."""
+    if match.operator is None:
+        return None
+    operator = used[match.operator]
+    if match.operator in taken:
+        return Miss(taken[match.operator], match.root.name)
+    lowest = max(LOWEST_OPSET, operator.since)
+    if scope.opset < lowest:
+        return Miss(f"{operator.name} needs opset {lowest} or newer, this model has {scope.opset}", match.root.name)
+    model_opset = scope.facts.model.opset_imports.get("", 0)
+    if scope.opset != model_opset:
+        return Miss(f"the function around it is written for opset {scope.opset}, the model for {model_opset}",
+                    match.root.name)
+    return None
+
+
+def foreign_operators(model: ir.Model, used: Iterable[str]) -> dict[str, str]:
+    """Operators of ours whose names the model already gives a meaning of its own, with the reason to keep away."""
+    from rewriter.functions import is_ours
+
+    defined = {f.name: f for f in model.functions.values() if f.domain == DOMAIN}
+    taken = {name: f"the model defines {DOMAIN}::{name} itself"
+             for name in used if name in defined and not is_ours(defined[name])}
+    for node in all_nodes(model):
+        if node.domain == DOMAIN and node.op_type in used and node.op_type not in defined:
+            taken[node.op_type] = f"the model uses {DOMAIN}::{node.op_type} without a function"
+    return taken
+
+
+def _replace(match: Match, pattern: Pattern, anchor: ir.Node, scope: Scope, names: Names) -> Fused:
+    root = match.root
+    producer = root.producer()
+    builder = Builder(names, root.name or anchor.op_type, scope)
+    value = match.build(builder)
+    origin = {k: v for node in sorted_nodes(match.covers) for k, v in node.metadata_props.items()}
+    origin[PATTERN_KEY] = pattern.name
+    origin[FROM_KEY] = ",".join(node.name or node.op_type for node in sorted_nodes(match.covers))
+    for node in builder.nodes:
+        node.metadata_props.update(origin)
+        for output in node.outputs:
+            scope.facts.shapes.adopt(output)
+    graph = producer.graph
+    graph.insert_after(producer, builder.nodes)
+    value = _take_over(root, value, builder, graph, scope)
+    gone = _remove_dead(match.covers, root)
+    label = producer.name or anchor.name or ""
+    return Fused(pattern.name, match.operator, label, value.name or "", scope.path, gone, match.note)
+
+
+def _take_over(root: ir.Value, value: ir.Value, builder: Builder, graph: ir.Graph, scope: Scope) -> ir.Value:
+    """Put `value` where `root` was: its uses, its place among the outputs, its name."""
+    if value.producer() not in builder.nodes and root.is_graph_output():
+        # the name of an output must survive even where nothing is left to compute
+        node = ir.Node("", "Identity", [value], num_outputs=1, name=builder.name("Identity"))
+        graph.insert_after(root.producer(), [node])
+        builder.nodes.append(node)
+        value = node.outputs[0]
+    made = value.producer() in builder.nodes
+    root.replace_all_uses_with(value, replace_graph_outputs=True)
+    if made:
+        if value.type is None:
+            value.type = root.type
+        if value.shape is None:
+            value.shape = root.shape
+        name, root.name = root.name, builder.name("replaced")
+        value.name = name
+        value.metadata_props.update(root.metadata_props)
+        scope.facts.shapes.adopt(value, like=root)
+    return value
+
+
+def _remove_dead(covers, root: ir.Value) -> int:
+    """Remove what only the replaced value needed, from the covered nodes upwards; returns how many nodes went."""
+    queue = [root.producer(), *reversed(sorted_nodes(covers))]
+    gone = 0
+    while queue:
+        node = queue.pop(0)
+        if node is None or node.graph is None:
+            continue
+        if any(v.uses() or v.is_graph_output() for v in node.outputs):
+            continue
+        graph = node.graph
+        feeders = [v for v in node.inputs if v is not None]
+        for attribute in node.attributes.values():
+            if attribute.type == ir.AttributeType.GRAPH:
+                feeders += _captured(attribute.as_graph())
+                _dissolve(attribute.as_graph())
+        graph.remove(node, safe=True)
+        gone += node.op_type != "Constant"
+        for value in feeders:
+            if value.producer() is not None:
+                queue.append(value.producer())
+            elif not value.uses() and not value.is_graph_input() and not value.is_graph_output():
+                home = value.graph
+                if home is not None and value.name in home.initializers:
+                    del home.initializers[value.name]
+    return gone
+
+
+def _captured(graph: ir.Graph) -> list[ir.Value]:
+    """Values of outer graphs that a body reads."""
+    return [v for node in graph.all_nodes() for v in node.inputs if v is not None and v.graph is not graph]
+
+
+def _dissolve(graph: ir.Graph) -> None:
+    """Detach the nodes of a removed body from the values they read."""
+    for node in reversed(tuple(graph.all_nodes())):
+        for index in range(len(node.inputs)):
+            node.replace_input_with(index, None)
+
+
+def _still_there(report: Report) -> list[Missed]:
+    """One line a place: a miss whose node was fused after all (from another anchor) is none."""
+    fused = {f.node for f in report.fused}
+    return list(dict.fromkeys(m for m in report.missed if m.node not in fused))
+
+
+def sorted_nodes(nodes) -> list[ir.Node]:
+    """Nodes in the order of their names: sets have none, and files must come out the same on every run."""
+    return sorted(nodes, key=lambda node: (node.name or "", node.outputs[0].name if node.outputs else ""))
+
+
+def all_nodes(model: ir.Model):
+    """Every node, those of subgraphs and of the model's own functions included."""
+    yield from model.graph.all_nodes()
+    for function in model.functions.values():
+        if function.domain != DOMAIN:
+            yield from function.all_nodes()
+
+
+def count_nodes(model: ir.Model) -> int:
+    return sum(node.op_type != "Constant" for node in all_nodes(model))
+
+
+def all_names(model: ir.Model) -> set[str]:
+    """Every name a new value or node must not take."""
+    taken: set[str] = set()
+    for graph in (model.graph, *(f.graph for f in model.functions.values() if f.domain != DOMAIN)):
+        taken.update(v.name for v in (*graph.inputs, *graph.initializers.values()) if v.name)
+        for node in graph.all_nodes():
+            taken.update(v.name for v in node.outputs if v.name)
+            taken.add(node.name or "")
+            for attribute in node.attributes.values():
+                if attribute.type == ir.AttributeType.GRAPH:
+                    body = attribute.as_graph()
+                    taken.update(v.name for v in (*body.inputs, *body.initializers.values()) if v.name)
+    return taken

@@ -1,0 +1,314 @@
+"""Evaluating parts of a graph at rewrite time, exactly as ONNX defines them, in numpy.
+
+Two kinds of values: *structural* ones follow from constants, shapes and small integer inputs and are computed in
+their own dtypes (integer and half-precision semantics matter there); everything else is data, and evaluates only as
+a function of values that are given. Sizes come from an assignment of integers to the symbols in shapes.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+
+from rewriter.evaluator import elementwise, movement, products, shaping  # noqa: F401 (they fill the table)
+from rewriter.evaluator.table import LARGEST, TABLE, Call, Entry, EvaluationError, guard, rounding_unit
+
+if TYPE_CHECKING:
+    from rewriter.scopes import Scope
+
+__all__ = ["LARGEST", "ONLY_TYPE", "EvaluationError", "Evaluator", "Kind", "entry", "is_size_input", "kind", "size_symbols"]
+
+MOST_STEPS = 500  # nodes evaluated to learn one shape
+KEEP = 1 << 16  # bytes up to which a folded constant is kept for later evaluations
+ONLY_SHAPE = frozenset({"Shape", "Size"})
+ONLY_TYPE = {"CastLike": 1}  # operand of which only the dtype is used
+
+
+class Kind(enum.IntEnum):
+    """How much is known of a value at rewrite time."""
+
+    CONSTANT = 0
+    STRUCTURAL = 1  # constant once sizes are
+    DATA = 2
+
+
+def entry(node: ir.Node) -> Entry | None:
+    """How an operator computes and through which operands it is linear; None for one the evaluator does not know."""
+    return TABLE.get((node.domain, node.op_type))
+
+
+def is_size_input(value: ir.Value, scope: Scope) -> bool:
+    """An integer graph input of at most 8 elements: a size, an axis, a flag."""
+    if not value.is_graph_input() or scope.dtype(value) not in (ir.DataType.INT64, ir.DataType.INT32):
+        return False
+    shape = scope.shape(value)
+    return shape is not None and all(isinstance(d, int) for d in shape) and int(np.prod(shape)) <= 8
+
+
+def size_symbols(value: ir.Value, scope: Scope) -> tuple[str, ...]:
+    """The symbols that stand for the elements of a size input."""
+    return tuple(f"{value.name}[{k}]" for k in range(int(np.prod(scope.shape(value)))))
+
+
+def _operands(node: ir.Node) -> list[ir.Value]:
+    """The operands whose values matter."""
+    skip = ONLY_TYPE.get(node.op_type)
+    return [v for i, v in enumerate(node.inputs) if v is not None and i != skip]
+
+
+def _branch_outputs(node: ir.Node, index: int) -> list[ir.Value]:
+    return [node.attributes[name].as_graph().outputs[index] for name in ("then_branch", "else_branch")]
+
+
+def _feeders(node: ir.Node, value: ir.Value) -> list[ir.Value] | None:
+    """The values that `value` is evaluated from; None if its producer is not one the evaluator knows."""
+    if node.domain == "" and node.op_type == "If":
+        return [node.inputs[0], *_branch_outputs(node, value.index())]
+    return _operands(node) if entry(node) is not None else None
+
+
+def kind(value: ir.Value, scope: Scope) -> Kind:
+    """Classify a value (memoised for the run)."""
+    memo = scope.facts.kinds
+    stack = [value]
+    while stack:
+        current = stack[-1]
+        if current in memo:
+            stack.pop()
+            continue
+        needs, floor = _kind_needs(current, scope)
+        pending = [v for v in needs if v not in memo]
+        if pending:
+            stack.extend(pending)
+            continue
+        memo[current] = max((memo[v] for v in needs), default=floor)
+        memo[current] = max(memo[current], floor)
+        stack.pop()
+    return memo[value]
+
+
+def _kind_needs(value: ir.Value, scope: Scope) -> tuple[list[ir.Value], Kind]:
+    if value.is_graph_input():
+        return [], Kind.STRUCTURAL if is_size_input(value, scope) else Kind.DATA
+    if value.const_value is not None and value.producer() is None:
+        return [], Kind.CONSTANT
+    node = value.producer()
+    if node is None:
+        return [], Kind.DATA
+    if node.domain == "" and node.op_type in ONLY_SHAPE:
+        shape = scope.shape(node.inputs[0])
+        known = shape is not None and all(isinstance(d, int) for d in shape)
+        return [], Kind.CONSTANT if known else Kind.STRUCTURAL
+    feeders = _feeders(node, value)
+    return ([], Kind.DATA) if feeders is None else (feeders, Kind.CONSTANT)
+
+
+class Evaluator:
+    """Values under one assignment of sizes.
+
+    Attributes:
+        sizes: symbol -> int.
+        unit: rounding unit of the coarsest float dtype that went into the parameter-free operands of what was `run`.
+    """
+
+    def __init__(self, scope: Scope, sizes: Mapping[str, int]):
+        self.scope, self.sizes, self.unit = scope, sizes, 0.0
+        self._memo: dict[ir.Value, np.ndarray] = {}
+        self._units: dict[ir.Value, float] = {}
+        self._seen: dict[ir.Value, tuple[int, ...]] = {}  # shapes met while evaluating
+
+    def shape(self, value: ir.Value) -> tuple[int, ...]:
+        """The concrete shape of a value.
+
+        Raises:
+            EvaluationError: nothing tells it.
+        """
+        if value in self._seen:
+            return self._seen[value]
+        dims = self.scope.shape(value)
+        if dims is not None and all(isinstance(d, int) for d in dims):
+            return dims
+        if not self.scope.anchored(value) and self._run_on_zeros(value):
+            return self._seen[value]
+        if dims is None:
+            raise EvaluationError(f"the shape of {value.name} is unknown")
+        try:
+            return tuple(d if isinstance(d, int) else self.sizes[d] for d in dims)
+        except KeyError as error:
+            raise EvaluationError(f"dimension {error.args[0]} of {value.name} is unknown") from None
+
+    def value(self, target: ir.Value) -> np.ndarray:
+        """A structural value.
+
+        Raises:
+            EvaluationError: it depends on data, or on something the evaluator cannot compute.
+        """
+        if kind(target, self.scope) is Kind.DATA:
+            raise EvaluationError(f"{target.name} depends on data")
+        return self._evaluate([target], {})[target]
+
+    def run(self, target: ir.Value, given: Mapping[ir.Value, np.ndarray]) -> np.ndarray:
+        """`target` as a function of the given values; casts between float types are left out of what depends on
+        them, so the result is the exact affine function in float64 when the given arrays are."""
+        return self._evaluate([target], dict(given))[target]
+
+    def _evaluate(self, targets: Sequence[ir.Value], given: dict[ir.Value, np.ndarray]) -> dict:
+        local = given
+        carried = set(given)
+        for value, array in given.items():
+            self._seen[value] = array.shape
+        stack = list(targets)
+        while stack:
+            value = stack[-1]
+            if value in local or value in self._memo:
+                stack.pop()
+                continue
+            pending = [v for v in self._needs(value, local) if v not in local and v not in self._memo]
+            if pending:
+                stack.extend(pending)
+                continue
+            self._compute(value, local, carried)
+            stack.pop()
+        return {t: local[t] if t in local else self._memo[t] for t in targets}
+
+    def _known(self, value: ir.Value, local: dict) -> np.ndarray:
+        return local[value] if value in local else self._memo[value]
+
+    def _needs(self, value: ir.Value, local: dict) -> list[ir.Value]:
+        node = value.producer()
+        if node is None or value in self.scope.facts.folded:
+            return []
+        if node.op_type in ONLY_SHAPE and node.domain == "":
+            source = node.inputs[0]
+            return [source] if source not in self._seen and self._better_evaluated(source, local) else []
+        if node.op_type == "If" and node.domain == "":
+            condition = node.inputs[0]
+            if condition not in local and condition not in self._memo:
+                return [condition]
+            return [self._taken(node, value, local)]
+        return _operands(node)
+
+    def _run_on_zeros(self, target: ir.Value) -> bool:
+        """Learn the shape of a value that inference does not tell, by evaluating it on zeros from where it does."""
+        zeros: dict[ir.Value, np.ndarray] = {}
+        stack, seen = [target], set()
+        while stack:
+            value = stack.pop()
+            if value in seen or value in zeros or kind(value, self.scope) is not Kind.DATA:
+                continue
+            seen.add(value)
+            node, dtype = value.producer(), self.scope.dtype(value)
+            if value is not target and self.scope.anchored(value) and dtype is not None:
+                zeros[value] = np.zeros(guard(self.shape(value)), dtype.numpy())
+            elif node is None or (feeders := _feeders(node, value)) is None or len(seen) > MOST_STEPS:
+                return False
+            else:
+                stack.extend(feeders)
+        try:
+            self._evaluate([target], zeros)
+        except EvaluationError:
+            return False
+        return target in self._seen
+
+    def _better_evaluated(self, source: ir.Value, local: dict) -> bool:
+        """Whether evaluating a value tells its shape more surely than inference, which may know a mere symbol."""
+        if self.scope.static(source):
+            return False
+        if kind(source, self.scope) is not Kind.DATA:
+            return True
+        if self.scope.anchored(source):
+            return False
+        stack, seen = [source], set()
+        while stack:  # it can be evaluated if all the data it needs is given
+            value = stack.pop()
+            if value in local or value in seen or kind(value, self.scope) is not Kind.DATA:
+                continue
+            seen.add(value)
+            node = value.producer()
+            if node is None or (feeders := _feeders(node, value)) is None:
+                return False
+            stack.extend(feeders)
+        return True
+
+    def _taken(self, node: ir.Node, value: ir.Value, local: dict) -> ir.Value:
+        branches = _branch_outputs(node, value.index())
+        return branches[0] if bool(np.ravel(self._known(node.inputs[0], local))[0]) else branches[1]
+
+    def _compute(self, value: ir.Value, local: dict, carried: set) -> None:
+        node, folded = value.producer(), self.scope.facts.folded
+        unit = 0.0
+        if value in folded:
+            (array, unit), depends = folded[value], False
+            results = [array]
+        elif node is None:
+            results, depends = [self._source(value)], False
+        elif node.op_type in ONLY_SHAPE and node.domain == "":
+            results, depends = [self._shape_of(node)], False
+        elif node.op_type == "If" and node.domain == "":
+            taken = self._taken(node, value, local)
+            if node.inputs[0] in carried:
+                raise EvaluationError(f"the branch of {node.name} depends on data")
+            self._keep(value, self._known(taken, local), taken in carried, self._units.get(taken, 0.0), local, carried)
+            return
+        else:
+            depends = any(v in carried for v in node.inputs)
+            unit = max((self._units.get(v, 0.0) for v in node.inputs if v is not None), default=0.0)
+            results = self._apply(node, local, depends)
+            if depends:
+                self.unit = max(self.unit, unit)
+        for output, array in zip((value,) if node is None or len(results) == 1 else node.outputs, results):
+            self._keep(output, array, depends, unit, local, carried)
+
+    def _keep(self, value, array, depends, unit, local, carried) -> None:
+        if depends:
+            local[value] = array
+            carried.add(value)
+        else:
+            self._memo[value] = array
+            own = rounding_unit(array.dtype)
+            self._units[value] = max(unit, own) if own else 0.0  # integers and flags are exact
+            if array.nbytes <= KEEP and kind(value, self.scope) is Kind.CONSTANT:
+                self.scope.facts.folded[value] = array, self._units[value]
+        self._seen[value] = array.shape
+
+    def _source(self, value: ir.Value) -> np.ndarray:
+        if value.const_value is not None and not value.is_graph_input():
+            return value.const_value.numpy()
+        if is_size_input(value, self.scope):
+            elements = [self.sizes.get(symbol) for symbol in size_symbols(value, self.scope)]
+            if None not in elements:
+                return np.array(elements, self.scope.dtype(value).numpy()).reshape(self.scope.shape(value))
+        raise EvaluationError(f"{value.name} is not known")
+
+    def _shape_of(self, node: ir.Node) -> np.ndarray:
+        shape = self.shape(node.inputs[0])
+        if node.op_type == "Size":
+            return np.array(int(np.prod(shape)), np.int64)
+        start, end = (node.attributes[k].value if k in node.attributes else None for k in ("start", "end"))
+        return np.array(shape[start:end], np.int64)
+
+    def _apply(self, node: ir.Node, local: dict, depends: bool) -> list[np.ndarray]:
+        rule = entry(node)
+        if rule is None:
+            raise EvaluationError(f"{node.domain or 'ai.onnx'}::{node.op_type} is not evaluated")
+        skip = ONLY_TYPE.get(node.op_type)
+        inputs = [None if v is None or i == skip else self._known(v, local) for i, v in enumerate(node.inputs)]
+        if depends and node.op_type in ("Cast", "CastLike"):
+            return [inputs[0]]
+        like = None
+        if skip is not None:
+            dtype = self.scope.dtype(node.inputs[skip])
+            if dtype is None:
+                raise EvaluationError(f"the dtype of {node.inputs[skip].name} is unknown")
+            like = dtype.numpy()
+        try:
+            with np.errstate(all="ignore"):
+                result = rule.run(Call(node, inputs, like))
+        except (ValueError, IndexError, TypeError, AttributeError, MemoryError, OverflowError) as error:
+            # operands that do not fit together: the graph cannot run with these sizes
+            raise EvaluationError(f"{node.op_type} {node.name}: {error}") from error
+        return list(result) if isinstance(result, tuple) else [np.asarray(result)]

@@ -1,0 +1,108 @@
+"""The operator table: how each operator computes, and through which operands it is linear.
+
+An entry's `linear` answers: given that exactly these operands carry parameters, is the result an affine function of
+them (all others held fixed)? One table serves evaluation and recognition, so the two cannot disagree.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+import onnx_ir as ir
+
+LARGEST = 1 << 26  # elements an evaluated tensor may have: a 5000 x 5000 grid and its base; more is declined
+
+
+class EvaluationError(Exception):
+    """A value that cannot be computed at rewrite time, with the reason. Patterns turn it into a decline."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """One evaluation: operand arrays (None where absent), the node for its attributes."""
+
+    node: ir.Node
+    inputs: list
+    like: np.dtype | None = None  # dtype of an operand of which only the type is used
+
+    def get(self, index: int):
+        return self.inputs[index] if index < len(self.inputs) else None
+
+    def has(self, name: str) -> bool:
+        return name in self.node.attributes
+
+    def attr(self, name: str, default=None):
+        found = self.node.attributes.get(name)
+        return default if found is None else found.value
+
+    def axes(self, index: int) -> tuple[int, ...] | None:
+        """Axes as an attribute (older opsets) or as operand `index`."""
+        if self.has("axes"):
+            return tuple(int(a) for a in self.attr("axes"))
+        given = self.get(index)
+        return None if given is None else tuple(int(a) for a in np.atleast_1d(given))
+
+
+def each(carriers: frozenset[int]) -> bool:
+    return True
+
+
+def one(carriers: frozenset[int]) -> bool:
+    return len(carriers) == 1
+
+
+def never(carriers: frozenset[int]) -> bool:
+    return False
+
+
+def within(*operands: int) -> Callable[[frozenset[int]], bool]:
+    allowed = frozenset(operands)
+    return lambda carriers: carriers <= allowed
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    run: Callable
+    linear: Callable[[frozenset[int]], bool]
+
+
+TABLE: dict[tuple[str, str], Entry] = {}
+
+
+def operator(*names: str, linear: Callable = never, domain: str = ""):
+    """Register an implementation: a function of a Call that returns an array, or a tuple of arrays."""
+
+    def register(function):
+        for name in names:
+            TABLE[domain, name] = Entry(function, linear)
+        return function
+
+    return register
+
+
+def guard(shape) -> tuple[int, ...]:
+    """The shape as a tuple, refused before anything of it is allocated when it is absurd."""
+    shape = tuple(int(dim) for dim in shape)
+    count = 1
+    for dim in shape:
+        if dim < 0:
+            raise EvaluationError(f"negative dimension in {shape}")
+        count *= dim
+    if count > LARGEST:
+        raise EvaluationError(f"a tensor of {count} elements is too large to evaluate")
+    return shape
+
+
+def numpy_dtype(code: int) -> np.dtype:
+    return ir.DataType(int(code)).numpy()
+
+
+_UNITS = {np.dtype(np.float64): 2.0**-53, np.dtype(np.float32): 2.0**-24, np.dtype(np.float16): 2.0**-11,
+          ir.DataType.BFLOAT16.numpy(): 2.0**-8}
+
+
+def rounding_unit(dtype: np.dtype) -> float:
+    """Half the distance of 1 to the next number; 0 for types that do not round."""
+    return _UNITS.get(dtype, 0.0)

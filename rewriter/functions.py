@@ -1,0 +1,42 @@
+"""The functions a fused model carries, so that runtimes without our kernels execute it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import onnx_ir as ir
+
+from rewriter.vocabulary import DOMAIN, DOMAIN_VERSION, Operator
+
+MARK = "onnx-warpfuse"  # in the doc string of every function of ours
+FIRST_IR_WITH_FUNCTIONS = 8
+
+
+def is_ours(function: ir.Function) -> bool:
+    return function.domain == DOMAIN and MARK in (function.doc_string or "")
+
+
+def attach(model: ir.Model, operators: Mapping[str, Operator]) -> list[str]:
+    """Give the model one function for each operator of ours that it uses, generated for all its uses.
+
+    Adds the opset import, and raises ir_version to 8 where it is lower (functions begin there). Returns their names.
+    """
+    uses: dict[str, list[ir.Node]] = {}
+    for graph in (model.graph, *(f.graph for f in model.functions.values() if f.domain != DOMAIN)):
+        for node in graph.all_nodes():
+            if node.domain == DOMAIN and node.op_type in operators:
+                uses.setdefault(node.op_type, []).append(node)
+    opset = model.opset_imports[""]
+    for function in list(model.functions.values()):
+        if is_ours(function) and function.name not in uses:
+            del model.functions[function.identifier()]
+    for name in sorted(uses):
+        function = ir.serde.deserialize_function(operators[name].define(uses[name], opset))
+        model.functions[function.identifier()] = function
+    if uses:
+        model.opset_imports.setdefault(DOMAIN, DOMAIN_VERSION)
+        for function in model.functions.values():
+            if function.domain != DOMAIN and any(node.domain == DOMAIN for node in function.all_nodes()):
+                function.opset_imports.setdefault(DOMAIN, DOMAIN_VERSION)
+        model.ir_version = max(model.ir_version, FIRST_IR_WITH_FUNCTIONS)
+    return sorted(uses)

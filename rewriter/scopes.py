@@ -1,0 +1,139 @@
+"""Scopes: a graph, an If / Loop / Scan body or a function body, with what can be known there."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import onnx_ir as ir
+
+from rewriter.shapes import Dims, ShapeTable
+from rewriter.vocabulary import DOMAIN
+
+
+MOST_STEPS = 100
+# Operators whose result has the dtype of one operand, where ONNX's inference may not get to tell.
+SAME_TYPE = {("com.microsoft", "FusedMatMul"): 0, ("", "Where"): 1, ("", "CastLike"): 1} | {("", name): 0 for name in (
+    "Add", "Sub", "Mul", "Div", "MatMul", "Gemm", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Slice", "Split",
+    "Gather", "Expand", "Concat", "Identity", "Neg", "ReduceSum", "AffineGrid", "GridSample", "Pad", "Tile")}
+
+
+class Facts:
+    """What holds for a whole model, computed when first asked for. One instance per run of the engine."""
+
+    def __init__(self, model: ir.Model):
+        self.model = model
+        self.folded: dict[ir.Value, tuple[np.ndarray, float]] = {}  # constants and their rounding units, for all evaluators
+        self.kinds: dict[ir.Value, int] = {}  # evaluator.Kind, memoised
+
+    @functools.cached_property
+    def shapes(self) -> ShapeTable:
+        return ShapeTable(self.model)
+
+
+class Scope:
+    """What a pattern may ask about the place it looks at.
+
+    Attributes:
+        graph: the `ir.Graph` or `ir.Function` whose nodes are looked at.
+        path: where it lies, for reports: "graph", "graph/If_3.then_branch", "function my::f".
+        opset: the version of `ai.onnx` that holds here.
+    """
+
+    def __init__(self, facts: Facts, graph: ir.Graph | ir.Function, path: str, opset: int, around: tuple = ()):
+        self.facts, self.graph, self.path, self.opset = facts, graph, path, opset
+        self._homes = {id(graph), *around}
+
+    def shape(self, value: ir.Value) -> Dims | None:
+        """Dims of a value, inferred from the model's inputs; symbols (str) where unknown; None if the rank is."""
+        return self.facts.shapes.shape(value)
+
+    def measured_shape(self, value: ir.Value) -> Dims | None:
+        """As `shape`, and where inference gives up (inside branches, behind foreign operators) by evaluating."""
+        shape = self.shape(value)
+        if shape is not None and self.anchored(value):
+            return shape
+        from rewriter.evaluator import EvaluationError
+
+        try:
+            seen = [trial.shape(value) for trial in self.trials([value])[:2]]
+        except EvaluationError:
+            return shape
+        if len({len(dims) for dims in seen}) > 1:
+            return shape
+        return tuple(dims[0] if len(set(dims)) == 1 else f"{value.name}.{axis}"
+                     for axis, dims in enumerate(zip(*seen)))
+
+    def dtype(self, value: ir.Value) -> ir.DataType | None:
+        """The element type: inferred, or else what its producer makes of its operands."""
+        for _ in range(MOST_STEPS):
+            known = self.facts.shapes.dtype(value)
+            node = value.producer()
+            if known is not None or node is None:
+                return known
+            if node.op_type == "Cast" and node.domain == "":
+                return ir.DataType(node.attributes["to"].as_int())
+            if node.op_type == "If" and node.domain == "":
+                value = node.attributes["then_branch"].as_graph().outputs[value.index()]
+            elif (node.domain, node.op_type) in SAME_TYPE:
+                value = node.inputs[SAME_TYPE[node.domain, node.op_type]]
+            else:
+                return None
+        return None
+
+    def static(self, value: ir.Value) -> bool:
+        """Whether every dim is known."""
+        shape = self.shape(value)
+        return shape is not None and all(isinstance(d, int) for d in shape)
+
+    def anchored(self, value: ir.Value) -> bool:
+        """Whether the shape is known in terms of the dims of the model's inputs alone."""
+        shape, anchors = self.shape(value), self.facts.shapes.anchors
+        return shape is not None and all(isinstance(d, int) or d in anchors for d in shape)
+
+    def constant(self, value: ir.Value | None) -> np.ndarray | None:
+        """The value of a constant (initializers that no caller can override, and what folds from them), or None."""
+        from rewriter.evaluator import EvaluationError, Evaluator, Kind, kind
+
+        if value is None or kind(value, self) is not Kind.CONSTANT:
+            return None
+        try:
+            return Evaluator(self, {}).value(value)
+        except EvaluationError:
+            return None
+
+    def structural(self, value: ir.Value) -> bool:
+        """Whether a value is computed from constants, shapes and small integer inputs alone."""
+        from rewriter.evaluator import Kind, kind
+
+        return kind(value, self) is not Kind.DATA
+
+    def trials(self, values: Iterable[ir.Value]) -> list:
+        """Evaluators under enough assignments of sizes to the symbols that `values` depend on; one if on none."""
+        from rewriter.trials import trials
+
+        return trials(self, values)
+
+    def visible(self, value: ir.Value) -> bool:
+        """Whether a node of this scope could read `value`: it lives here or in a graph around here."""
+        return id(value.graph) in self._homes
+
+
+def scopes(facts: Facts) -> Iterator[Scope]:
+    """Every scope of a model, outer graphs first; the bodies of `custom.ops` functions are not scopes."""
+    model = facts.model
+    yield from _nested(facts, model.graph, "graph", model.opset_imports.get("", 0), ())
+    for function in model.functions.values():
+        if function.domain != DOMAIN:
+            opset = function.opset_imports.get("", model.opset_imports.get("", 0))
+            yield from _nested(facts, function.graph, f"function {function.domain}::{function.name}", opset, ())
+
+
+def _nested(facts: Facts, graph: ir.Graph, path: str, opset: int, around: tuple) -> Iterator[Scope]:
+    yield Scope(facts, graph, path, opset, around)
+    for node in tuple(graph):
+        for attribute in node.attributes.values():
+            if attribute.type == ir.AttributeType.GRAPH:
+                inner = f"{path}/{node.name or node.op_type}.{attribute.name}"
+                yield from _nested(facts, attribute.as_graph(), inner, opset, (*around, id(graph)))

@@ -1,0 +1,116 @@
+"""Backward slices through operators that are linear in what carries parameters, and the cuts through them.
+
+Such a slice is an affine function of the values at any cut *by construction*: a few evaluations give it exactly.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+
+import numpy as np
+import onnx_ir as ir
+
+from rewriter.evaluator import ONLY_TYPE, EvaluationError, Kind, entry, kind
+from rewriter.scopes import Scope
+
+MOST_VALUES = 4000  # a slice larger than this is no grid
+
+
+@dataclasses.dataclass(frozen=True)
+class LinearSlice:
+    """What `target` is computed from, as far back as operators are linear.
+
+    Attributes:
+        target: the value looked at.
+        feeds: data value -> the data values it is linear in; a leaf has an empty tuple.
+        order: the values of `feeds`, nearest to the target first.
+        leaves: where the walk stopped, with the reason.
+        structural: the parameter-free operands met on the way.
+    """
+
+    target: ir.Value
+    feeds: dict[ir.Value, tuple[ir.Value, ...]]
+    order: tuple[ir.Value, ...]
+    leaves: dict[ir.Value, str]
+    structural: tuple[ir.Value, ...]
+
+    def is_cut(self, cut: set[ir.Value]) -> bool:
+        """Whether every path from the target to a leaf passes one of these values."""
+        stack, seen = [self.target], set()
+        while stack:
+            value = stack.pop()
+            if value in cut or value in seen:
+                continue
+            if value in self.leaves:
+                return False
+            seen.add(value)
+            stack.extend(self.feeds[value])
+        return True
+
+    def between(self, cut: set[ir.Value]) -> list[ir.Node]:
+        """The nodes on the way from the target back to the cut."""
+        stack, seen, nodes = [self.target], set(), {}
+        while stack:
+            value = stack.pop()
+            if value in cut or value in seen:
+                continue
+            seen.add(value)
+            nodes[value.producer()] = None
+            stack.extend(self.feeds[value])
+        return list(nodes)
+
+
+def linear_slice(target: ir.Value, scope: Scope) -> LinearSlice | None:
+    """Walk back from `target`; None where it does not depend on data, or on too much of it."""
+    if kind(target, scope) is not Kind.DATA:
+        return None
+    feeds: dict[ir.Value, tuple[ir.Value, ...]] = {}
+    leaves: dict[ir.Value, str] = {}
+    structural: dict[ir.Value, None] = {}
+    queue = collections.deque([target])
+    while queue:
+        value = queue.popleft()
+        if value in feeds:
+            continue
+        if len(feeds) > MOST_VALUES:
+            return None
+        carriers, fixed, stop = _step(value, scope)
+        feeds[value] = tuple(carriers)
+        structural.update(dict.fromkeys(fixed))
+        if stop:
+            leaves[value] = stop
+        queue.extend(carriers)
+    return LinearSlice(target, feeds, tuple(feeds), leaves, tuple(structural))
+
+
+def _step(value: ir.Value, scope: Scope) -> tuple[list[ir.Value], list[ir.Value], str]:
+    """(data operands, parameter-free operands, why the walk stops here or "")."""
+    node = value.producer()
+    if node is None:
+        return [], [], "it is an input"
+    if node.domain == "" and node.op_type == "If":
+        return _through_branch(node, value, scope)
+    rule = entry(node)
+    if rule is None:
+        return [], [], f"{node.op_type} is not linear"
+    skip = ONLY_TYPE.get(node.op_type)
+    operands = [(i, v) for i, v in enumerate(node.inputs) if v is not None and i != skip]
+    carriers = [(i, v) for i, v in operands if kind(v, scope) is Kind.DATA]
+    if not rule.linear(frozenset(i for i, _ in carriers)):
+        return [], [], f"{node.op_type} is not linear in what it is given"
+    return [v for _, v in carriers], [v for _, v in operands if kind(v, scope) is not Kind.DATA], ""
+
+
+def _through_branch(node: ir.Node, value: ir.Value, scope: Scope):
+    condition = node.inputs[0]
+    if kind(condition, scope) is Kind.DATA:
+        return [], [], "the branch taken depends on data"
+    try:
+        taken = {bool(np.ravel(trial.value(condition))[0]) for trial in scope.trials([condition])}
+    except EvaluationError as error:
+        return [], [], str(error)
+    if len(taken) != 1:
+        return [], [], "the branch taken depends on sizes"
+    branch = node.attributes["then_branch" if taken.pop() else "else_branch"].as_graph()
+    return [branch.outputs[value.index()]], [condition], ""

@@ -1,0 +1,86 @@
+"""Which sizes to try: enough assignments to the symbols in shapes that size arithmetic cannot hide from them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+
+import numpy as np
+import onnx_ir as ir
+
+from rewriter.evaluator import Evaluator, Kind, entry, is_size_input, kind, size_symbols
+from rewriter.scopes import Scope
+
+# Assigned to the non-batch symbols in turn: odd, even, square, thin both ways.
+SPATIAL = ((7, 9, 5, 6), (16, 12, 10, 14), (8, 8, 8, 8), (3, 131, 5, 67), (131, 3, 67, 5), (33, 20, 4, 9))
+COMPARING = frozenset({"Min", "Max", "Clip", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Mod"})
+HIGHEST_THRESHOLD = 2048
+
+
+def symbols(scope: Scope, values: Iterable[ir.Value]) -> tuple[dict[str, bool], set[int]]:
+    """The symbols that values depend on (each with: is it a batch size), and the thresholds sizes are compared with."""
+    found: dict[str, bool] = {}
+    thresholds: set[int] = set()
+    stack, seen = list(values), set()
+
+    def note(dims):
+        for axis, dim in enumerate(dims or ()):
+            if isinstance(dim, str):
+                found[dim] = found.get(dim, False) or axis == 0
+
+    while stack:
+        value = stack.pop()
+        if value in seen or kind(value, scope) is Kind.CONSTANT:
+            continue
+        seen.add(value)
+        if is_size_input(value, scope):
+            names = size_symbols(value, scope)
+            found.update((name, len(names) >= 4 and k == 0) for k, name in enumerate(names))
+            continue
+        node = value.producer()
+        if node is None:
+            note(scope.shape(value))
+        elif node.op_type in ("Shape", "Size"):
+            source = node.inputs[0]
+            if kind(source, scope) is Kind.DATA:
+                note(scope.shape(source))
+            if not scope.anchored(source):
+                stack.append(source)
+        elif entry(node) is not None or node.op_type == "If":
+            if node.op_type in COMPARING:
+                thresholds.update(_small_integers(scope, node))
+            stack.extend(v for v in node.inputs if v is not None)
+            for attribute in node.attributes.values():
+                if attribute.type == ir.AttributeType.GRAPH:
+                    stack.extend(attribute.as_graph().outputs)
+        else:
+            note(scope.shape(value))
+    return found, thresholds
+
+
+def _small_integers(scope: Scope, node: ir.Node) -> set[int]:
+    integers = set()
+    for value in node.inputs:
+        array = scope.constant(value)
+        if array is not None and array.size <= 8:
+            integers.update(int(a) for a in np.ravel(array) if np.isfinite(a) and 1 < a <= HIGHEST_THRESHOLD)
+    return integers
+
+
+def trials(scope: Scope, values: Iterable[ir.Value], batches: tuple[int, ...] = (2, 3)) -> list[Evaluator]:
+    """An evaluator for each assignment of sizes to try; a single one where `values` depend on no symbol."""
+    found, thresholds = symbols(scope, values)
+    if not found:
+        return [Evaluator(scope, {})]
+    spatial = [name for name, is_batch in found.items() if not is_batch]
+    batch = itertools.cycle(batches)
+    sets = []
+    rows = list(SPATIAL) if spatial else SPATIAL[: len(batches)]
+    for threshold in sorted(thresholds):
+        for size in (threshold - 1, threshold, threshold + 1):
+            rows += [(size, 9, 5, 6), (7, size, 5, 6)] if size > 1 else []
+    for row in rows:
+        sizes = dict.fromkeys(found, next(batch))
+        sizes.update(zip(spatial, itertools.chain(row, itertools.count(11, 2))))
+        sets.append(sizes)
+    return [Evaluator(scope, sizes) for sizes in sets]
