@@ -28,7 +28,7 @@ from patterns.sizes import Size, wire
 from rewriter.builder import Builder
 from rewriter.evaluator import entry
 from rewriter.scopes import Scope
-from rewriter.slices import linear_slice
+from rewriter.slices import LinearSlice, linear_slice
 from rewriter.vocabulary import Match, Miss
 
 # Operators that can be the last one of a grid: everything linear that makes or reorders a tensor.
@@ -66,15 +66,31 @@ class AffineGridPattern:
         if piece is None or (root in piece.leaves and not sampled):
             return None
         proof = prove(piece, scope, rank)
-        if isinstance(proof, Miss):
-            return proof if sampled else None
+        if proof is None and sampled:
+            leaf, reason = next(iter(piece.leaves.items()))
+            return Miss(f"no affine function of few parameters: it comes from {leaf.name} ({reason})", leaf.name or "")
+        if not isinstance(proof, Proof):
+            return proof
         size = wire(proof, piece, scope)
         if isinstance(size, Miss):
             return size
-        covers = piece.between({proof.theta.value})
-        note = f"affine grid of {proof.theta.value.name}"
+        covers = piece.between(set(proof.theta.values))
+        needed = _still_computed(scope, root, covers, piece, proof)
+        if needed is not None:
+            return Miss("it is computed anyway, for another consumer of a value as large", needed.name or "")
+        note = f"affine grid of {', '.join(v.name or '' for v in proof.theta.values)}"
         note += "" if proof.theta.matrix is None else ", adjusted"
         return Match(root, lambda builder: _build(builder, proof, size, scope, root), covers, AFFINE_GRID.name, note)
+
+
+def _still_computed(scope: Scope, root, covers, piece: LinearSlice, proof: Proof) -> ir.Value | None:
+    """A value of the grid's size on the way to it that stays: then fusing would add work, not save it."""
+    elements = np.prod(proof.shapes[0])
+    for node in scope.survivors(root, covers):
+        for value in node.outputs:
+            if value in piece.feeds and np.prod(proof.trials[0].shape(value)) >= elements:
+                return value
+    return None
 
 
 def _may_be_grid(value: ir.Value) -> bool:
@@ -94,66 +110,59 @@ def _grid_rank(image: ir.Value | None, scope: Scope) -> int | None:
 
 
 def _build(builder: Builder, proof: Proof, size: Size, scope: Scope, root: ir.Value) -> ir.Value:
-    theta, given, wanted = proof.theta.value, scope.dtype(proof.theta.value), scope.dtype(root)
-    theta, given = _uncast(theta, given, wanted, scope)
-    if proof.theta.matrix is not None:
-        compute = ir.DataType.DOUBLE if given == ir.DataType.DOUBLE else ir.DataType.FLOAT
-        theta, given = _cast(builder, theta, given, compute), compute
-        theta = _adjust(builder, theta, proof, compute.numpy())
+    theta, wanted = proof.theta.values[0], scope.dtype(root)
+    if proof.theta.matrix is None:
+        theta = _as_theta(builder, _uncast(theta, wanted, scope), proof.rank, scope)
     else:
-        theta = _as_theta(builder, theta, proof, scope)
-    if wanted.itemsize > given.itemsize:  # exact, and only theta is converted
-        theta, given = _cast(builder, theta, given, wanted), wanted
-    shape = scope.measured_shape(root)
-    grid = builder.custom("AffineGrid", [theta, size.emit(builder)], dtype=given, shape=shape,
-                          align_corners=int(proof.align_corners))
-    return _cast(builder, grid, given, wanted)
+        theta = _adjusted(builder, proof.theta)
+    if wanted.itemsize > builder.dtype(theta).itemsize:  # exact, and only theta is converted
+        theta = _cast(builder, theta, wanted)
+    grid = builder.custom("AffineGrid", [theta, size.emit(builder)], dtype=builder.dtype(theta),
+                          shape=scope.declared_shape(root), align_corners=int(proof.align_corners))
+    return _cast(builder, grid, wanted)
 
 
-def _uncast(theta: ir.Value, given, wanted, scope: Scope):
+def _uncast(theta: ir.Value, wanted: ir.DataType, scope: Scope) -> ir.Value:
     """Skip a widening Cast of theta when the grid is narrowed again: the operator widens by itself."""
     node = theta.producer()
-    if given != wanted and node is not None and node.op_type == "Cast" and scope.dtype(node.inputs[0]) == wanted:
-        return node.inputs[0], wanted
-    return theta, given
+    if node is not None and node.op_type == "Cast" and scope.dtype(theta) != wanted == scope.dtype(node.inputs[0]):
+        return node.inputs[0]
+    return theta
 
 
-def _cast(builder: Builder, value: ir.Value, given: ir.DataType, wanted: ir.DataType) -> ir.Value:
-    return value if given == wanted else builder.op("Cast", [value], dtype=wanted, to=int(wanted))
+def _cast(builder: Builder, value: ir.Value, wanted: ir.DataType) -> ir.Value:
+    return value if builder.dtype(value) == wanted else builder.op("Cast", [value], dtype=wanted, to=int(wanted))
 
 
-def _as_theta(builder: Builder, value: ir.Value, proof: Proof, scope: Scope) -> ir.Value:
+def _as_theta(builder: Builder, value: ir.Value, rank: int, scope: Scope) -> ir.Value:
     """The value as [N, d, d+1]: a batch axis added, the last row of a homogeneous matrix dropped."""
     shape = scope.measured_shape(value)
-    if shape[-2] == proof.rank + 1:
-        axis, rows = np.array([len(shape) - 2]), np.array([0]), 
-        value = builder.op("Slice", [value, builder.constant(rows[0:1], "start"),
-                                     builder.constant(np.array([proof.rank]), "end"),
-                                     builder.constant(axis, "axis")])
-    if len(shape) == 2:
-        value = builder.op("Reshape", [value, builder.constant(np.array([1, proof.rank, proof.rank + 1]), "shape")])
-    return value
+    if shape[-2] == rank + 1:
+        bounds = {"start": 0, "end": rank, "axis": len(shape) - 2}
+        value = builder.op("Slice", [value, *(builder.constant(np.array([v]), k) for k, v in bounds.items())])
+    return value if len(shape) == 3 else builder.reshape(value, [1, rank, rank + 1])
 
 
-def _adjust(builder: Builder, value: ir.Value, proof: Proof, dtype: np.dtype) -> ir.Value:
-    """theta = offset + parameters @ matrix, in the fewest small nodes."""
-    theta: Theta = proof.theta
-    d = proof.rank
-    target = builder.constant(np.array([-1 if theta.batched else 1, d, d + 1]), "theta_shape")
-    diagonal = _diagonal(theta.matrix)
+def _adjusted(builder: Builder, theta: Theta) -> ir.Value:
+    """theta = offset + parameters @ matrix in float32 or float64, in the fewest small nodes."""
+    double = any(builder.dtype(v) == ir.DataType.DOUBLE for v in theta.values)
+    dtype = ir.DataType.DOUBLE if double else ir.DataType.FLOAT
+    parts = [_cast(builder, value, dtype) for value in theta.values]
+    count, batch = len(theta.matrix), -1 if theta.batched else 1
+    target = [batch, *theta.matrix.shape[1:]]
+    diagonal = _diagonal(theta.matrix) if len(parts) == 1 else None
     if diagonal is not None:
-        value = builder.op("Reshape", [value, target])
+        result = builder.reshape(parts[0], target)
         if not np.all(diagonal == 1):
-            value = builder.op("Mul", [value, builder.constant(diagonal.astype(dtype), "scale")])
+            result = builder.op("Mul", [result, builder.constant(diagonal.astype(dtype.numpy()), "scale")])
     else:
-        count = len(theta.matrix)
-        flat = builder.constant(np.array([-1 if theta.batched else 1, count]), "parameters_shape")
-        matrix = builder.constant(theta.matrix.reshape(count, d * (d + 1)).astype(dtype), "matrix")
-        value = builder.op("MatMul", [builder.op("Reshape", [value, flat]), matrix])
-        value = builder.op("Reshape", [value, target])
+        matrix = builder.constant(theta.matrix.reshape(count, -1).astype(dtype.numpy()), "matrix")
+        flat = [builder.reshape(part, [batch, n]) for part, n in zip(parts, theta.counts)]
+        flat = flat[0] if len(flat) == 1 else builder.op("Concat", flat, axis=1)
+        result = builder.reshape(builder.op("MatMul", [flat, matrix]), target)
     if theta.offset is not None:
-        value = builder.op("Add", [value, builder.constant(theta.offset.astype(dtype), "offset")])
-    return value
+        result = builder.op("Add", [result, builder.constant(theta.offset.astype(dtype.numpy()), "offset")])
+    return result
 
 
 def _diagonal(matrix: np.ndarray) -> np.ndarray | None:

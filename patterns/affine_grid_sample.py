@@ -67,7 +67,7 @@ class AffineGridSamplePattern:
             if widened != given:
                 coefficients = builder.op("Cast", [theta], dtype=widened, to=int(widened))
             return builder.custom("AffineGridSample", [image, coefficients, maker.inputs[1]], dtype=dtype,
-                                  shape=scope.shape(node.outputs[0]), **attributes)
+                                  shape=scope.declared_shape(node.outputs[0]), **attributes)
 
         return Match(node.outputs[0], build, covers, AFFINE_GRID_SAMPLE.name, f"sampler of {image.name}")
 

@@ -21,6 +21,7 @@ from rewriter.trials import trials
 from rewriter.vocabulary import Miss
 
 MOST_PARAMETERS = 16  # a sample
+MOST_VALUES = 6  # of a cut of several
 FEWEST_PIXELS = 4  # a smaller grid is not worth a node, and too small to tell what made it
 SEED = 20260
 
@@ -30,13 +31,15 @@ class Theta:
     """Where theta comes from: `theta[n] = offset + sum_k parameters[n, k] * matrix[k]`.
 
     Attributes:
-        value: the graph's value that holds the parameters.
-        batched: whether its first axis is the batch.
-        matrix: [K, d, d+1], or None where `value` is theta as it stands.
+        values: the graph's values that hold the parameters, concatenated.
+        counts: how many parameters a sample each holds.
+        batched: whether their first axis is the batch.
+        matrix: [K, d, d+1], or None where the one value is theta as it stands.
         offset: [d, d+1], or None where it is zero.
     """
 
-    value: ir.Value
+    values: tuple[ir.Value, ...]
+    counts: tuple[int, ...]
     batched: bool
     matrix: np.ndarray | None = None
     offset: np.ndarray | None = None
@@ -60,56 +63,82 @@ class Proof:
     batch_is_thetas: bool
 
 
-def prove(piece: LinearSlice, scope: Scope, rank: int) -> Proof | Miss:
-    """Find the cut nearest to the grid that proves, theta as it stands before an adjusted one."""
+def prove(piece: LinearSlice, scope: Scope, rank: int) -> Proof | Miss | None:
+    """Find the cut nearest to the grid that proves, theta as it stands before an adjusted one.
+
+    None where no cut is small enough to be worth a proof.
+    """
     closest: Miss | None = None
-    for value, form, batched in _candidates(piece, scope, rank):
-        outcome = _prove_cut(piece, scope, rank, value, form, batched)
+    for values, form, batched in _candidates(piece, scope, rank):
+        outcome = _prove_cut(piece, scope, rank, values, form, batched)
         if isinstance(outcome, Proof):
             return outcome
-        closest = closest or outcome
-    if closest is not None:
-        return closest
-    leaf, reason = next(((v, r) for v, r in piece.leaves.items()), (piece.target, "nothing small feeds it"))
-    return Miss(f"the grid is no affine function of few parameters: it is computed from {leaf.name} ({reason})",
-                leaf.name or "")
+        closest = closest or outcome  # the nearest theta-shaped one says most
+    return closest
 
 
-def _candidates(piece: LinearSlice, scope: Scope, rank: int) -> Iterator[tuple[ir.Value, str, bool]]:
-    """Cuts to try, with how and whether their first axis is the batch: theta-shaped values first, then homogeneous
-    matrices, then anything small; near before far."""
-    small: list[tuple[ir.Value, tuple]] = []
+Cut = tuple[ir.Value, ...]
+
+
+def _candidates(piece: LinearSlice, scope: Scope, rank: int) -> Iterator[tuple[Cut, str, bool]]:
+    """Cuts to try, with how, and whether their first axis is the batch: theta-shaped values first, then homogeneous
+    matrices, then anything small, then several small values together; near before far."""
+    sizes: dict[ir.Value, tuple] = {}
     for value in piece.order:
-        shape = scope.measured_shape(value)
-        if value is piece.target or shape is None or _looks_like_grid(shape, rank):
-            continue
-        per_sample = shape[1:] if len(shape) > 1 else shape
-        if all(isinstance(d, int) for d in per_sample) and np.prod(per_sample) <= MOST_PARAMETERS:
-            small.append((value, shape))
-    small = [(value, shape) for value, shape in small if piece.is_cut({value})]
+        if value is not piece.target and scope.visible(value):
+            shape = scope.measured_shape(value)
+            if shape is not None and not (len(shape) == rank + 2 and shape[-1] == rank) and _few(shape):
+                sizes[value] = shape
+    single = [(value, shape) for value, shape in sizes.items() if piece.is_cut({value})]
     theta, matrix = (rank, rank + 1), (rank + 1, rank + 1)
     for wanted in (theta, matrix):
-        yield from ((v, "as it stands", len(shape) == 3) for v, shape in small
+        yield from (((v,), "as it stands", len(shape) == 3) for v, shape in single
                     if shape[-2:] == wanted and len(shape) in (2, 3))
-    for value, shape in sorted(small, key=lambda item: item[1][-2:] not in (theta, matrix)):
-        if len(shape) > 1:
-            yield value, "adjusted", True
-        if shape[:1] != (1,) and all(isinstance(d, int) for d in shape) and np.prod(shape) <= MOST_PARAMETERS:
-            yield value, "adjusted", False
+    for value, shape in sorted(single, key=lambda item: item[1][-2:] not in (theta, matrix)):
+        yield from (((value,), "adjusted", batched) for batched in _readings([shape]))
+    for several in dict.fromkeys((_frontier(piece, sizes), tuple(piece.leaves))):
+        if 1 < len(several) <= MOST_VALUES and all(v in sizes for v in several):
+            yield from ((several, "adjusted", batched) for batched in _readings([sizes[v] for v in several]))
 
 
-def _looks_like_grid(shape: tuple, rank: int) -> bool:
-    return len(shape) == rank + 2 and shape[-1] == rank
+def _few(shape: tuple) -> bool:
+    per_sample = shape[1:] if len(shape) > 1 else ()
+    return all(isinstance(d, int) for d in per_sample) and np.prod(per_sample) <= MOST_PARAMETERS
 
 
-def _prove_cut(piece: LinearSlice, scope: Scope, rank: int, value: ir.Value, form: str,
-               batched: bool) -> Proof | Miss:
-    tried = trials(scope, [*piece.structural, value])
+def _readings(shapes: list[tuple]) -> list[bool]:
+    """Whether the first axes may be the batch, and whether they may not."""
+    dims = [d for shape in shapes for d in shape]
+    few = all(isinstance(d, int) for d in dims) and sum(int(np.prod(shape)) for shape in shapes) <= MOST_PARAMETERS
+    return [True] * all(shapes) + [False] * (few and any(shape[:1] != (1,) for shape in shapes))
+
+
+def _frontier(piece: LinearSlice, sizes: dict[ir.Value, tuple]) -> Cut:
+    """The nearest small values that together are a cut; () where some path has none."""
+    stack, seen, cut = [piece.target], set(), {}
+    while stack:
+        value = stack.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        if value in sizes and (len(sizes[value]) == 3 or np.prod(sizes[value][1:]) <= 4):
+            cut[value] = None
+        elif value in piece.leaves:
+            return ()
+        else:
+            stack.extend(reversed(piece.feeds[value]))
+    return tuple(cut)
+
+
+def _prove_cut(piece: LinearSlice, scope: Scope, rank: int, values: Cut, form: str,
+               batched: bool) -> Proof | Miss | None:
+    tried = trials(scope, [*piece.structural, *values])
     found: dict[bool, Theta] = {}
     shapes, batches = [], []
+    name = ", ".join(v.name or "" for v in values)
     try:
         for evaluator in tried:
-            probe = _Probe(piece, evaluator, value, rank, batched)
+            probe = _Probe(piece, evaluator, values, rank, batched)
             shapes.append(probe.grid)
             batches.append(probe.batch)
             here = probe.as_it_stands() if form == "as it stands" else probe.adjusted()
@@ -117,9 +146,9 @@ def _prove_cut(piece: LinearSlice, scope: Scope, rank: int, value: ir.Value, for
                 return here
             found = here if not found else _agreeing(found, here)
             if not found:
-                return Miss("the matrix that turns its parameters into theta depends on the size", value.name or "")
+                return Miss("the matrix that turns its parameters into theta depends on the size", name)
     except EvaluationError as error:
-        return Miss(f"it cannot be evaluated: {error}", value.name or "")
+        return Miss(f"it cannot be evaluated: {error}", name) if shapes else None
     align_corners = next(iter(found))
     same_batch = all(grid[0] == batch for grid, batch in zip(shapes, batches))
     return Proof(found[align_corners], rank, align_corners, tuple(tried), tuple(shapes), same_batch)
@@ -138,26 +167,31 @@ def _agreeing(a: dict[bool, Theta], b: dict[bool, Theta]) -> dict[bool, Theta]:
 class _Probe:
     """One trial: the slice as a function of the values at the cut."""
 
-    def __init__(self, piece: LinearSlice, evaluator: Evaluator, value: ir.Value, rank: int, batched: bool):
-        self.piece, self.evaluator, self.value, self.rank = piece, evaluator, value, rank
-        self.shape = evaluator.shape(value)
-        self.offset = self._run(np.zeros(self.shape))
+    def __init__(self, piece: LinearSlice, evaluator: Evaluator, values: Cut, rank: int, batched: bool):
+        self.piece, self.evaluator, self.values, self.rank, self.batched = piece, evaluator, values, rank, batched
+        self.name = ", ".join(v.name or "" for v in values)
+        self.shapes = [evaluator.shape(v) for v in values]
+        batches = {shape[0] if batched else 1 for shape in self.shapes}
+        self.batch = max(batches)
+        self.counts = [int(np.prod(shape)) // self.batch for shape in self.shapes]
+        self.count = sum(self.counts)
+        if len(batches) > 1 or self.count > MOST_PARAMETERS:
+            raise EvaluationError(f"{self.name}: {self.count} parameters a sample, batches {sorted(batches)}")
+        self.random = np.random.default_rng(SEED)
+        self.offset = self._run(np.zeros((self.batch, self.count)))
         self.grid = self.offset.shape
         if len(self.grid) != rank + 2 or self.grid[-1] != rank:
             raise EvaluationError(f"{piece.target.name} has shape {self.grid}, no grid of {rank} coordinates")
         if int(np.prod(self.grid[1:-1])) < FEWEST_PIXELS:
             raise EvaluationError(f"a grid of {self.grid[1:-1]} is too small to tell")
-        self.batched = batched
-        self.batch = self.shape[0] if batched else 1
         if self.batch not in (1, self.grid[0]):
-            raise EvaluationError(f"{value.name} has batch {self.batch}, the grid {self.grid[0]}")
-        self.count = int(np.prod(self.shape)) // self.batch
-        if self.count > MOST_PARAMETERS:
-            raise EvaluationError(f"{value.name} holds {self.count} parameters a sample")
-        self.random = np.random.default_rng(SEED)
+            raise EvaluationError(f"{self.name} has batch {self.batch}, the grid {self.grid[0]}")
 
-    def _run(self, given: np.ndarray) -> np.ndarray:
-        return np.asarray(self.evaluator.run(self.piece.target, {self.value: given}), np.float64)
+    def _run(self, parameters: np.ndarray) -> np.ndarray:
+        """The grid for parameters [batch, count]."""
+        parts = np.split(parameters, np.cumsum(self.counts)[:-1], axis=1)
+        given = {v: part.reshape(shape) for v, part, shape in zip(self.values, parts, self.shapes)}
+        return np.asarray(self.evaluator.run(self.piece.target, given), np.float64)
 
     def tolerance(self, base: BaseGrid) -> float:
         return min(tolerance(self.evaluator.unit), base.spacing() / 4)
@@ -169,7 +203,7 @@ class _Probe:
 
     def as_it_stands(self) -> dict[bool, Theta] | Miss:
         """Whether the slice is the affine grid of `value` itself (of its first rows, where it is square)."""
-        rank, rows = self.rank, self.shape[-2]
+        rank, rows = self.rank, self.shapes[0][-2]
         bases = {a: BaseGrid(self.grid[1:-1], a) for a in (False, True)}
         worst = dict.fromkeys(bases, float(np.max(np.abs(self.offset), initial=0.0)))
         where = dict.fromkeys(bases, rank)
@@ -177,7 +211,7 @@ class _Probe:
             scales = self._scales(rows)
             given = np.zeros((self.batch, rows, rank + 1))
             given[:, :, j] = scales
-            field = self._run(given.reshape(self.shape)) - self.offset
+            field = self._run(given.reshape(self.batch, -1)) - self.offset
             field = field / scales[:, :rank].reshape(self.batch, *(1,) * rank, rank)
             for a, base in bases.items():
                 off = float(np.max(np.abs(field - base.column(j)[None, ..., None])))
@@ -193,8 +227,8 @@ class _Probe:
             a = min(worst, key=worst.get)
             name = ("x", "y", "z")[where[a]] if where[a] < rank else "homogeneous"
             return Miss(f"its base grid is not affine_grid's: the {name} column is off by {worst[a]:.2g} "
-                        f"(align_corners={int(a)})", self.value.name or "")
-        return {a: Theta(self.value, self.batched) for a in sorted(accepted)}
+                        f"(align_corners={int(a)})", self.name)
+        return {a: Theta(self.values, tuple(self.counts), self.batched) for a in sorted(accepted)}
 
     def adjusted(self) -> dict[bool, Theta] | Miss:
         """Whether each parameter spans a field that is affine in the coordinates, the same in every sample."""
@@ -204,10 +238,10 @@ class _Probe:
             scales = self._scales(1)[:, 0]
             given = np.zeros((self.batch, count))
             given[:, k] = scales
-            field = self._run(given.reshape(self.shape)) - self.offset
+            field = self._run(given) - self.offset
             fields.append(self._common(field, np.broadcast_to(scales, self.grid[:1])))
         if any(f is None for f in fields):
-            return Miss("its base grid differs from sample to sample", self.value.name or "")
+            return Miss("its base grid differs from sample to sample", self.name)
         found = {}
         worst = 0.0
         for a in (False, True):
@@ -217,14 +251,14 @@ class _Probe:
             off = max(residual / limit for row, limit in zip(fits, allowed) for _, residual in row)
             if off <= 1:
                 matrix = np.array([[_snapped(c) for c, _ in row] for row in fits])
-                found[a] = Theta(self.value, self.batched, matrix[1:], matrix[0] if matrix[0].any() else None)
+                found[a] = Theta(self.values, tuple(self.counts), self.batched, matrix[1:], matrix[0] if matrix[0].any() else None)
             else:
                 worst = max(worst, max(residual for row in fits for _, residual in row))
         if not found:
-            return Miss(f"it is linear in {self.value.name}, but not affine in the pixel coordinates: "
-                        f"off by {worst:.2g}", self.value.name or "")
+            return Miss(f"it is linear in {self.name}, but not affine in the pixel coordinates: "
+                        f"off by {worst:.2g}", self.name)
         if not any(t.matrix.any() for t in found.values()):
-            return Miss("it does not depend on its parameters", self.value.name or "")
+            return Miss("it does not depend on its parameters", self.name)
         # the simpler matrix first; without a difference, the convention of the default
         return dict(sorted(found.items(), key=lambda item: (np.count_nonzero(item[1].matrix), item[0])))
 

@@ -59,6 +59,9 @@ class Builder:
         value.const_value = tensor
         return value
 
+    def reshape(self, value: ir.Value, shape: Sequence[int]) -> ir.Value:
+        return self.op("Reshape", [value, self.constant(np.array(shape, np.int64), "shape")])
+
     def dtype(self, value: ir.Value) -> ir.DataType | None:
         return self._scope.dtype(value) or value.dtype
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Iterable, Sequence
 
 import onnx_ir as ir
@@ -10,7 +11,7 @@ from rewriter.builder import Builder, Names
 from rewriter.errors import InternalError
 from rewriter.functions import attach
 from rewriter.report import Fused, Missed, Report
-from rewriter.scopes import Facts, Scope, scopes
+from rewriter.scopes import Facts, Scope, bodies, is_dead, scopes
 from rewriter.vocabulary import DOMAIN, LOWEST_OPSET, Match, Miss, Pattern
 
 PATTERN_KEY = "onnx_warpfuse.pattern"  # metadata of a node we made: the pattern
@@ -98,7 +99,7 @@ def _replace(match: Match, pattern: Pattern, anchor: ir.Node, scope: Scope, name
     producer = root.producer()
     builder = Builder(names, root.name or anchor.op_type, scope)
     value = match.build(builder)
-    origin = {k: v for node in sorted_nodes(match.covers) for k, v in node.metadata_props.items()}
+    origin = {k: v for node in (*sorted_nodes(match.covers), producer) for k, v in node.metadata_props.items()}
     origin[PATTERN_KEY] = pattern.name
     origin[FROM_KEY] = ",".join(node.name or node.op_type for node in sorted_nodes(match.covers))
     for node in builder.nodes:
@@ -124,9 +125,9 @@ def _take_over(root: ir.Value, value: ir.Value, builder: Builder, graph: ir.Grap
     made = value.producer() in builder.nodes
     root.replace_all_uses_with(value, replace_graph_outputs=True)
     if made:
-        if value.type is None:
+        if value.type is None or value.is_graph_output():
             value.type = root.type
-        if value.shape is None:
+        if value.shape is None or value.is_graph_output():
             value.shape = root.shape
         name, root.name = root.name, builder.name("replaced")
         value.name = name
@@ -137,21 +138,23 @@ def _take_over(root: ir.Value, value: ir.Value, builder: Builder, graph: ir.Grap
 
 def _remove_dead(covers, root: ir.Value) -> int:
     """Remove what only the replaced value needed, from the covered nodes upwards; returns how many nodes went."""
-    queue = [root.producer(), *reversed(sorted_nodes(covers))]
+    queue = collections.deque([root.producer(), *reversed(sorted_nodes(covers))])
     gone = 0
     while queue:
-        node = queue.pop(0)
+        node = queue.popleft()
         if node is None or node.graph is None:
             continue
-        if any(v.uses() or v.is_graph_output() for v in node.outputs):
+        users = {use.node: None for value in node.outputs for use in value.uses()}
+        if users and is_dead(node):  # they were dead before: they go first
+            queue.extendleft([node, *users])
             continue
-        graph = node.graph
+        if users or any(value.is_graph_output() for value in node.outputs):
+            continue
         feeders = [v for v in node.inputs if v is not None]
-        for attribute in node.attributes.values():
-            if attribute.type == ir.AttributeType.GRAPH:
-                feeders += _captured(attribute.as_graph())
-                _dissolve(attribute.as_graph())
-        graph.remove(node, safe=True)
+        for body in bodies(node):
+            feeders += _captured(body)
+            _dissolve(body)
+        node.graph.remove(node, safe=True)
         gone += node.op_type != "Constant"
         for value in feeders:
             if value.producer() is not None:
@@ -176,9 +179,13 @@ def _dissolve(graph: ir.Graph) -> None:
 
 
 def _still_there(report: Report) -> list[Missed]:
-    """One line a place: a miss whose node was fused after all (from another anchor) is none."""
-    fused = {f.node for f in report.fused}
-    return list(dict.fromkeys(m for m in report.missed if m.node not in fused))
+    """One miss a place: the outermost that names a tensor, none where the node was fused from another anchor."""
+    fused = {(f.scope, f.node) for f in report.fused}
+    first: dict[tuple, Missed] = {}
+    for miss in report.missed:
+        if (miss.scope, miss.node) not in fused:
+            first.setdefault((miss.pattern, miss.scope, miss.tensor), miss)
+    return list(first.values())
 
 
 def sorted_nodes(nodes) -> list[ir.Node]:
@@ -206,8 +213,6 @@ def all_names(model: ir.Model) -> set[str]:
         for node in graph.all_nodes():
             taken.update(v.name for v in node.outputs if v.name)
             taken.add(node.name or "")
-            for attribute in node.attributes.values():
-                if attribute.type == ir.AttributeType.GRAPH:
-                    body = attribute.as_graph()
-                    taken.update(v.name for v in (*body.inputs, *body.initializers.values()) if v.name)
+            for body in bodies(node):
+                taken.update(v.name for v in (*body.inputs, *body.initializers.values()) if v.name)
     return taken

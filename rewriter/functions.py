@@ -24,14 +24,13 @@ def attach(model: ir.Model, operators: Mapping[str, Operator]) -> list[str]:
     uses: dict[str, list[ir.Node]] = {}
     for graph in (model.graph, *(f.graph for f in model.functions.values() if f.domain != DOMAIN)):
         for node in graph.all_nodes():
-            if node.domain == DOMAIN and node.op_type in operators:
+            if node.domain == DOMAIN:
                 uses.setdefault(node.op_type, []).append(node)
-    opset = model.opset_imports[""]
     for function in list(model.functions.values()):
         if is_ours(function) and function.name not in uses:
             del model.functions[function.identifier()]
-    for name in sorted(uses):
-        function = ir.serde.deserialize_function(operators[name].define(uses[name], opset))
+    for name in sorted(uses.keys() & operators.keys()):
+        function = ir.serde.deserialize_function(operators[name].define(uses[name], model.opset_imports[""]))
         model.functions[function.identifier()] = function
     if uses:
         model.opset_imports.setdefault(DOMAIN, DOMAIN_VERSION)
@@ -39,4 +38,4 @@ def attach(model: ir.Model, operators: Mapping[str, Operator]) -> list[str]:
             if function.domain != DOMAIN and any(node.domain == DOMAIN for node in function.all_nodes()):
                 function.opset_imports.setdefault(DOMAIN, DOMAIN_VERSION)
         model.ir_version = max(model.ir_version, FIRST_IR_WITH_FUNCTIONS)
-    return sorted(uses)
+    return sorted(f.name for f in model.functions.values() if is_ours(f))

@@ -27,6 +27,8 @@ class Facts:
         self.folded: dict[ir.Value, tuple[np.ndarray, float]] = {}  # constants and their rounding units, for all evaluators
         self.kinds: dict[ir.Value, int] = {}  # evaluator.Kind, memoised
 
+        self.measuring: list = []  # evaluators that only learn shapes
+
     @functools.cached_property
     def shapes(self) -> ShapeTable:
         return ShapeTable(self.model)
@@ -57,13 +59,50 @@ class Scope:
         from rewriter.evaluator import EvaluationError
 
         try:
-            seen = [trial.shape(value) for trial in self.trials([value])[:2]]
+            seen = [trial.measure(value) for trial in self._measuring]
         except EvaluationError:
             return shape
         if len({len(dims) for dims in seen}) > 1:
             return shape
-        return tuple(dims[0] if len(set(dims)) == 1 else f"{value.name}.{axis}"
-                     for axis, dims in enumerate(zip(*seen)))
+        return tuple(dims[0] if len(set(dims)) == 1 else f"{value.name}.{axis}" for axis, dims in enumerate(zip(*seen)))
+
+    @property
+    def _measuring(self) -> list:
+        """Two evaluators that give every dim of the model's inputs a size, shared by all scopes."""
+        if not self.facts.measuring:
+            from rewriter.trials import trials
+
+            self.facts.measuring = trials(self, self.facts.model.graph.inputs)[:2]
+        return self.facts.measuring
+
+    def declared_shape(self, value: ir.Value) -> ir.Shape | None:
+        """The shape to write for a new value: dims that are known, symbols of the model's inputs, else unknown."""
+        shape = self.measured_shape(value)
+        if shape is None:
+            return None
+        anchors = self.facts.shapes.anchors
+        return ir.Shape([d if isinstance(d, int) or d in anchors else None for d in shape])
+
+    def survivors(self, root: ir.Value, covers: Iterable[ir.Node]) -> list[ir.Node]:
+        """The nodes among `covers` that must stay when `root` is replaced, because others read what they make."""
+        owner = {inner: node for node in covers for body in bodies(node) for inner in body.all_nodes()}
+        covered = set(covers)
+        alive: dict[ir.Node, bool] = {}
+
+        def stays(node: ir.Node) -> bool:
+            if node not in alive:
+                alive[node] = False
+                alive[node] = any(needed(value) for value in node.outputs if value is not root)
+            return alive[node]
+
+        def needed(value: ir.Value) -> bool:
+            inside = owner.get(value.producer())  # what a body makes goes with the node around it
+            if value.is_graph_output() and (inside is None or stays(inside)):
+                return True
+            return any(stays(user) if user in covered else stays(owner[user]) if user in owner else not is_dead(user)
+                       for user in (use.node for use in value.uses()))
+
+        return [node for node in covered if stays(node)]
 
     def dtype(self, value: ir.Value) -> ir.DataType | None:
         """The element type: inferred, or else what its producer makes of its operands."""
@@ -118,6 +157,25 @@ class Scope:
     def visible(self, value: ir.Value) -> bool:
         """Whether a node of this scope could read `value`: it lives here or in a graph around here."""
         return id(value.graph) in self._homes
+
+
+def bodies(node: ir.Node) -> list[ir.Graph]:
+    """The graphs among a node's attributes."""
+    return [a.as_graph() for a in node.attributes.values() if a.type == ir.AttributeType.GRAPH]
+
+
+def is_dead(node: ir.Node) -> bool:
+    """Whether nothing that an output depends on reads what the node makes: some exporters leave such nodes."""
+    stack, seen = [node], set()
+    while stack:
+        current = stack.pop()
+        if current in seen:
+            continue
+        if len(seen) > MOST_STEPS or any(value.is_graph_output() for value in current.outputs):
+            return False
+        seen.add(current)
+        stack.extend(use.node for value in current.outputs for use in value.uses())
+    return True
 
 
 def scopes(facts: Facts) -> Iterator[Scope]:

@@ -141,6 +141,13 @@ class Evaluator:
         except KeyError as error:
             raise EvaluationError(f"dimension {error.args[0]} of {value.name} is unknown") from None
 
+    def measure(self, value: ir.Value) -> tuple[int, ...]:
+        """As `shape`, for an evaluator that is kept: large arrays met on the way are forgotten again."""
+        shape = self.shape(value)
+        for known in [v for v, array in self._memo.items() if array.nbytes > KEEP]:
+            del self._memo[known]
+        return shape
+
     def value(self, target: ir.Value) -> np.ndarray:
         """A structural value.
 
