@@ -71,7 +71,7 @@ class AffineGridPattern:
             return Miss(f"no affine function of few parameters: it comes from {leaf.name} ({reason})", leaf.name or "")
         if not isinstance(proof, Proof):
             return proof
-        size = wire(proof, piece, scope)
+        size = wire(proof, root, piece.structural, piece.order, scope)
         if isinstance(size, Miss):
             return size
         covers = piece.between(set(proof.theta.values))

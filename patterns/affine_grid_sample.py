@@ -1,7 +1,8 @@
 """An affine grid that only feeds a sampler becomes, with it, one `custom.ops::AffineGridSample`.
 
 What it finds
-    GridSample whose grid is a `custom.ops::AffineGrid` (casts between float types in between), read by nothing else.
+    GridSample whose grid is a `custom.ops::AffineGrid` (casts between float types in between), read by nothing else;
+    or whose grid is a constant, or follows from sizes alone, and fits an affine grid in every pixel.
 Why
     The grid need not exist: a kernel computes coordinates on the fly, and the fallback folds the sampler's
     align_corners convention into theta, where it costs nothing.
@@ -16,15 +17,23 @@ Opsets and runtimes
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import numpy as np
 import onnx_ir as ir
 
+from patterns.constant_grid import fit
 from patterns.operators.affine_grid_sample import AFFINE_GRID_SAMPLE
+from patterns.sizes import wire
 from rewriter.builder import Builder
+from rewriter.evaluator import Kind, kind
 from rewriter.scopes import Scope
 from rewriter.vocabulary import DOMAIN, Match, Miss
 
 HALVES = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
-SPELLING = {"linear": "bilinear", "cubic": "bicubic"}  # until opset 19
+MODES_UNTIL_19 = {"linear": "bilinear", "cubic": "bicubic"}
+MODES_SINCE_20 = {"bilinear": "linear", "bicubic": "cubic"}
+SMALLEST_CONSTANT = 1024  # elements of a constant grid that is worth replacing
 
 
 class AffineGridSamplePattern:
@@ -34,9 +43,11 @@ class AffineGridSamplePattern:
     needs = ("affine_grid",)
 
     def match(self, node: ir.Node, scope: Scope) -> Match | Miss | None:
-        covers = [node]
         grid = node.inputs[1]
-        while (maker := _maker(grid)) is not None and maker.domain == "" and maker.op_type in ("Cast", "Identity"):
+        if kind(grid, scope) is not Kind.DATA:
+            return self._constant_grid(node, grid, scope)
+        covers = [node]
+        while (maker := grid.producer()) is not None and maker.domain == "" and maker.op_type in ("Cast", "Identity"):
             covers.append(maker)
             grid = maker.inputs[0]
         if maker is None or (maker.domain, maker.op_type) != (DOMAIN, "AffineGrid"):
@@ -54,26 +65,57 @@ class AffineGridSamplePattern:
         widened = given if given == dtype or given not in HALVES else ir.DataType.FLOAT
         if widened not in (dtype, ir.DataType.FLOAT):
             return Miss(f"theta is {given}, the image {dtype}", theta.name or "")
-        mode = _text(node, "mode", "linear")
-        attributes = {
-            "mode": SPELLING.get(mode, mode) if scope.opset < 20 else {v: k for k, v in SPELLING.items()}.get(mode, mode),
-            "padding_mode": _text(node, "padding_mode", "zeros"),
-            "align_corners": _integer(node, "align_corners"),
-            "grid_align_corners": _integer(maker, "align_corners"),
-        }
 
-        def build(builder: Builder) -> ir.Value:
-            coefficients = theta
-            if widened != given:
-                coefficients = builder.op("Cast", [theta], dtype=widened, to=int(widened))
-            return builder.custom("AffineGridSample", [image, coefficients, maker.inputs[1]], dtype=dtype,
-                                  shape=scope.declared_shape(node.outputs[0]), **attributes)
+        def operands(builder: Builder) -> tuple[ir.Value, ir.Value]:
+            if widened == given:
+                return theta, maker.inputs[1]
+            return builder.op("Cast", [theta], dtype=widened, to=int(widened)), maker.inputs[1]
 
-        return Match(node.outputs[0], build, covers, AFFINE_GRID_SAMPLE.name, f"sampler of {image.name}")
+        return _sample(node, scope, operands, _integer(maker, "align_corners"), covers)
+
+    def _constant_grid(self, node: ir.Node, grid: ir.Value, scope: Scope) -> Match | Miss | None:
+        image, dtype = node.inputs[0], scope.dtype(node.inputs[0])
+        shape, extent = scope.measured_shape(image), scope.measured_shape(grid)
+        if shape is None or extent is None or dtype is None or len(shape) not in (4, 5):
+            return None
+        if kind(grid, scope) is Kind.CONSTANT and np.prod(extent) < SMALLEST_CONSTANT:
+            return None
+        found = fit(grid, scope, len(shape) - 2)
+        if isinstance(found, Miss):
+            return found
+        size = wire(found, grid, [grid], [image], scope)
+        if isinstance(size, Miss):
+            return size
+        precision = np.float64 if dtype == ir.DataType.DOUBLE else np.float32
+
+        def operands(builder: Builder) -> tuple[ir.Value, ir.Value]:
+            return builder.constant(found.theta.astype(precision), "theta"), size.emit(builder)
+
+        return _sample(node, scope, operands, int(found.align_corners), [node, *_makers(grid)])
 
 
-def _maker(value: ir.Value | None) -> ir.Node | None:
-    return value.producer() if value is not None else None
+def _makers(value: ir.Value) -> list[ir.Node]:
+    return [value.producer()] if value.producer() is not None else []
+
+
+def _sample(node: ir.Node, scope: Scope, operands: Callable[[Builder], tuple[ir.Value, ir.Value]],
+            grid_align_corners: int, covers: list[ir.Node]) -> Match:
+    """The sampler in place of GridSample, with theta and size as `operands` makes them."""
+    image, mode = node.inputs[0], _text(node, "mode", "linear")
+    spelling = MODES_UNTIL_19 if scope.opset < 20 else MODES_SINCE_20
+    attributes = {
+        "mode": spelling.get(mode, mode),
+        "padding_mode": _text(node, "padding_mode", "zeros"),
+        "align_corners": _integer(node, "align_corners"),
+        "grid_align_corners": grid_align_corners,
+    }
+
+    def build(builder: Builder) -> ir.Value:
+        theta, size = operands(builder)
+        return builder.custom("AffineGridSample", [image, theta, size], dtype=builder.dtype(image),
+                              shape=scope.declared_shape(node.outputs[0]), **attributes)
+
+    return Match(node.outputs[0], build, covers, AFFINE_GRID_SAMPLE.name, f"sampler of {image.name}")
 
 
 def _text(node: ir.Node, name: str, default: str) -> str:

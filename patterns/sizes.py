@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 import onnx_ir as ir
 
-from patterns.affine_slice import Proof
 from rewriter.builder import Builder
 from rewriter.evaluator import EvaluationError, Evaluator, Kind, entry, kind
 from rewriter.scopes import Scope
-from rewriter.slices import LinearSlice
 from rewriter.vocabulary import Miss
 
 MOST_ELEMENTS = 8  # of a value that may hold a size
@@ -68,30 +68,43 @@ def _one_element(builder: Builder, element: Element) -> ir.Value:
     return value
 
 
-def wire(proof: Proof, piece: LinearSlice, scope: Scope) -> Size | Miss:
-    """The size operand. Its batch is 1 (it adapts to theta's) unless the grid's batch is another one."""
+class Proven(Protocol):
+    """What is known of a grid whose size is wanted."""
+
+    rank: int
+    trials: tuple[Evaluator, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    batch_is_thetas: bool
+
+
+def wire(proof: Proven, grid: ir.Value, structural: Sequence[ir.Value], data: Sequence[ir.Value],
+         scope: Scope) -> Size | Miss:
+    """The size operand, from the structural values (and what they come from) and the shapes of the data values that
+    the grid is made of. Its batch is 1 (it adapts to theta's) unless the grid's batch is another one.
+    """
     wanted = [tuple(shape[axis] for shape in proof.shapes) for axis in range(proof.rank + 1)]
     if proof.batch_is_thetas:
         wanted[0] = (1,) * len(proof.trials)
     fixed = all(len(set(extents)) == 1 for extents in wanted)
-    sources = [] if fixed else _sources(piece, scope, proof.trials)
+    sources = [] if fixed else _sources(structural, data, scope, proof.trials)
     if not fixed and (whole := _whole(sources, proof, scope)) is not None:
         return Size(whole)
     elements = []
     for axis, extents in enumerate(wanted):
         element = Element(extents[0]) if len(set(extents)) == 1 else _find(extents, sources)
         if element is None:
-            return Miss(f"no value of the graph holds the grid's {'NDHW'[-proof.rank - 1:][axis] if axis else 'batch'} size",
-                        piece.target.name or "")
+            which = "NDHW"[-proof.rank :][axis - 1] if axis else "N"
+            return Miss(f"no value of the graph holds the grid's {which}", grid.name or "")
         elements.append(element)
     elements.insert(1, Element(1))  # channels: not used
     return Size(None, tuple(elements))
 
 
-def _sources(piece: LinearSlice, scope: Scope, trials: tuple[Evaluator, ...]) -> list[tuple[ir.Value, bool, np.ndarray]]:
+def _sources(structural: Sequence[ir.Value], data: Sequence[ir.Value], scope: Scope,
+             trials: tuple[Evaluator, ...]) -> list[tuple[ir.Value, bool, np.ndarray]]:
     """(value, is it the shape of that value, its integers [trials, elements]), the cheapest to read first."""
     found: dict[tuple[ir.Value, bool], np.ndarray] = {}
-    stack, seen = list(reversed(piece.structural)), set()
+    stack, seen = list(reversed(structural)), set()
     while stack:
         value = stack.pop()
         if value in seen or kind(value, scope) is Kind.CONSTANT:
@@ -106,7 +119,7 @@ def _sources(piece: LinearSlice, scope: Scope, trials: tuple[Evaluator, ...]) ->
             _add(found, (node.inputs[0], True), lambda trial, v=node.inputs[0]: np.array(trial.shape(v)), trials)
         if entry(node) is not None:
             stack.extend(v for v in node.inputs if v is not None)
-    for value in piece.order:
+    for value in data:
         if scope.visible(value) and scope.shape(value) is not None:
             _add(found, (value, True), lambda trial, v=value: np.array(trial.shape(v)), trials)
 
@@ -136,7 +149,7 @@ def _find(extents: tuple[int, ...], sources) -> Element | None:
     return None
 
 
-def _whole(sources, proof: Proof, scope: Scope) -> ir.Value | None:
+def _whole(sources, proof: Proven, scope: Scope) -> ir.Value | None:
     """An int64 value [rank + 2] that is the size already."""
     shapes = np.array([(shape[0], *shape[1:-1]) for shape in proof.shapes])
     for value, of_shape, integers in sources:

@@ -158,6 +158,10 @@ class Evaluator:
             raise EvaluationError(f"{target.name} depends on data")
         return self._evaluate([target], {})[target]
 
+    def rounding_unit(self, value: ir.Value) -> float:
+        """Of the coarsest float dtype that went into a structural value that was evaluated."""
+        return self._units.get(value, 0.0)
+
     def run(self, target: ir.Value, given: Mapping[ir.Value, np.ndarray]) -> np.ndarray:
         """`target` as a function of the given values; casts between float types are left out of what depends on
         them, so the result is the exact affine function in float64 when the given arrays are."""
