@@ -28,14 +28,13 @@ from patterns.sizes import Size, wire
 from rewriter.builder import Builder
 from rewriter.evaluator import entry
 from rewriter.scopes import Scope
-from rewriter.slices import LinearSlice, linear_slice
+from rewriter.slices import FLOATS, LinearSlice, linear_slice
 from rewriter.vocabulary import Match, Miss
 
 # Operators that can be the last one of a grid: everything linear that makes or reorders a tensor.
 ENDINGS = frozenset({
     "Add", "AffineGrid", "Cast", "Concat", "Div", "Einsum", "Expand", "Gather", "Identity", "MatMul", "Mul", "Reshape",
     "ReduceSum", "ScatterElements", "ScatterND", "Slice", "Squeeze", "Sub", "Sum", "Transpose", "Unsqueeze", "If"})
-GRID_DTYPES = frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
 
 
 class AffineGridPattern:
@@ -52,7 +51,7 @@ class AffineGridPattern:
         if not sampled and not _may_be_grid(root):
             return None
         dtype = scope.dtype(root)
-        if dtype not in GRID_DTYPES:
+        if dtype not in FLOATS:
             return None
         shape = scope.measured_shape(root)
         rank = _grid_rank(node.inputs[0], scope) if sampled else None

@@ -8,14 +8,14 @@ field that each parameter spans is affine in the base grid's coordinates, in eve
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import onnx_ir as ir
 
 from patterns.base_grid import BaseGrid, tolerance
 from rewriter.evaluator import EvaluationError, Evaluator
-from rewriter.scopes import Scope
+from rewriter.scopes import Scope, graph_inputs
 from rewriter.slices import LinearSlice
 from rewriter.trials import trials
 from rewriter.vocabulary import Miss
@@ -133,25 +133,40 @@ def _frontier(piece: LinearSlice, sizes: dict[ir.Value, tuple]) -> Cut:
 def _prove_cut(piece: LinearSlice, scope: Scope, rank: int, values: Cut, form: str,
                batched: bool) -> Proof | Miss | None:
     tried = trials(scope, [*piece.structural, *values])
+    if batched and len(tried) > 1 and not _same_source(values, piece.structural):
+        tried.append(_with_batch_one(tried[-1], values))
+    proven: list[tuple[Evaluator, _Probe]] = []
     found: dict[bool, Theta] = {}
-    shapes, batches = [], []
     name = ", ".join(v.name or "" for v in values)
-    try:
-        for evaluator in tried:
+    for evaluator in tried:
+        try:
             probe = _Probe(piece, evaluator, values, rank, batched)
-            shapes.append(probe.grid)
-            batches.append(probe.batch)
             here = probe.as_it_stands() if form == "as it stands" else probe.adjusted()
-            if isinstance(here, Miss):
-                return here
-            found = here if not found else _agreeing(found, here)
-            if not found:
-                return Miss("the matrix that turns its parameters into theta depends on the size", name)
-    except EvaluationError as error:
-        return Miss(f"it cannot be evaluated: {error}", name) if shapes else None
+        except EvaluationError as error:
+            if evaluator.assumes:
+                continue  # the graph itself cannot run so
+            return Miss(f"it cannot be evaluated: {error}", name) if proven else None
+        if isinstance(here, Miss):
+            return here
+        found = _agreeing(found, here) if proven else here
+        if not found:
+            return Miss("the matrix that turns its parameters into theta depends on the size", name)
+        proven.append((evaluator, probe))
     align_corners = next(iter(found))
-    same_batch = all(grid[0] == batch for grid, batch in zip(shapes, batches))
-    return Proof(found[align_corners], rank, align_corners, tuple(tried), tuple(shapes), same_batch)
+    return Proof(found[align_corners], rank, align_corners, tuple(e for e, _ in proven),
+                 tuple(p.grid for _, p in proven), all(p.grid[0] == p.batch for _, p in proven))
+
+
+def _same_source(values: Cut, structural: Sequence[ir.Value]) -> bool:
+    """Whether the parameters come from an input that the sizes are read from: then their batches cannot differ."""
+    return not structural or bool(graph_inputs(values) & graph_inputs(structural))
+
+
+def _with_batch_one(evaluator: Evaluator, values: Cut) -> Evaluator:
+    """A trial in which parameters of batch 1 meet a larger batch: symbols that are declared equal may differ at run
+    time, and then the grid's batch must not be taken from the parameters."""
+    return Evaluator(evaluator.scope, evaluator.sizes,
+                     {value: (1, *evaluator.shape(value)[1:]) for value in values})
 
 
 def _agreeing(a: dict[bool, Theta], b: dict[bool, Theta]) -> dict[bool, Theta]:

@@ -164,6 +164,23 @@ def bodies(node: ir.Node) -> list[ir.Graph]:
     return [a.as_graph() for a in node.attributes.values() if a.type == ir.AttributeType.GRAPH]
 
 
+def graph_inputs(values: Iterable[ir.Value]) -> set[ir.Value]:
+    """The graph inputs that values are computed from, by any operators."""
+    stack, seen, found = list(values), set(), set()
+    while stack:
+        value = stack.pop()
+        if value is None or value in seen:
+            continue
+        seen.add(value)
+        node = value.producer()
+        if node is not None:
+            stack.extend(node.inputs)
+            stack.extend(v for body in bodies(node) for v in body.outputs)
+        elif value.is_graph_input():
+            found.add(value)
+    return found
+
+
 def is_dead(node: ir.Node) -> bool:
     """Whether nothing that an output depends on reads what the node makes: some exporters leave such nodes."""
     stack, seen = [node], set()

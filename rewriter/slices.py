@@ -14,6 +14,7 @@ import onnx_ir as ir
 from rewriter.evaluator import ONLY_TYPE, EvaluationError, Kind, entry, kind
 from rewriter.scopes import Scope
 
+FLOATS = frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
 MOST_VALUES = 4000  # a slice larger than this is no grid
 
 
@@ -97,6 +98,8 @@ def _step(value: ir.Value, scope: Scope) -> tuple[list[ir.Value], list[ir.Value]
     skip = ONLY_TYPE.get(node.op_type)
     operands = [(i, v) for i, v in enumerate(node.inputs) if v is not None and i != skip]
     carriers = [(i, v) for i, v in operands if kind(v, scope) is Kind.DATA]
+    if node.op_type in ("Cast", "CastLike") and not {scope.dtype(v) for v in (value, *node.inputs[:1])} <= FLOATS:
+        return [], [], "a cast between integers and floats is not linear"
     if not rule.linear(frozenset(i for i, _ in carriers)):
         return [], [], f"{node.op_type} is not linear in what it is given"
     return [v for _, v in carriers], [v for _, v in operands if kind(v, scope) is not Kind.DATA], ""
