@@ -134,7 +134,7 @@ def _prove_cut(piece: LinearSlice, scope: Scope, rank: int, values: Cut, form: s
                batched: bool) -> Proof | Miss | None:
     tried = trials(scope, [*piece.structural, *values])
     if batched and len(tried) > 1 and not _same_source(values, piece.structural):
-        tried.append(_with_batch_one(tried[-1], values))
+        tried += _with_batch_one(tried[-1], values)
     proven: list[tuple[Evaluator, _Probe]] = []
     found: dict[bool, Theta] = {}
     name = ", ".join(v.name or "" for v in values)
@@ -159,14 +159,18 @@ def _prove_cut(piece: LinearSlice, scope: Scope, rank: int, values: Cut, form: s
 
 def _same_source(values: Cut, structural: Sequence[ir.Value]) -> bool:
     """Whether the parameters come from an input that the sizes are read from: then their batches cannot differ."""
-    return not structural or bool(graph_inputs(values) & graph_inputs(structural))
+    sources = graph_inputs(structural)
+    return not sources or bool(graph_inputs(values) & sources)
 
 
-def _with_batch_one(evaluator: Evaluator, values: Cut) -> Evaluator:
+def _with_batch_one(evaluator: Evaluator, values: Cut) -> list[Evaluator]:
     """A trial in which parameters of batch 1 meet a larger batch: symbols that are declared equal may differ at run
     time, and then the grid's batch must not be taken from the parameters."""
-    return Evaluator(evaluator.scope, evaluator.sizes,
-                     {value: (1, *evaluator.shape(value)[1:]) for value in values})
+    try:
+        assumed = {value: (1, *evaluator.shape(value)[1:]) for value in values}
+    except EvaluationError:
+        return []
+    return [Evaluator(evaluator.scope, evaluator.sizes, assumed)]
 
 
 def _agreeing(a: dict[bool, Theta], b: dict[bool, Theta]) -> dict[bool, Theta]:
