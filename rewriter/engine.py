@@ -12,7 +12,7 @@ from rewriter.errors import InternalError
 from rewriter.functions import attach
 from rewriter.report import Fused, Missed, Report
 from rewriter.scopes import Facts, Scope, bodies, is_dead, scopes
-from rewriter.vocabulary import DOMAIN, LOWEST_OPSET, Match, Miss, Pattern
+from rewriter.vocabulary import DOMAIN, DOMAIN_VERSION, LOWEST_OPSET, Match, Miss, Pattern
 
 PATTERN_KEY = "onnx_warpfuse.pattern"  # metadata of a node we made: the pattern
 FROM_KEY = "onnx_warpfuse.from"  # and the names of the nodes it stands for
@@ -85,6 +85,9 @@ def foreign_operators(model: ir.Model, used: Iterable[str]) -> dict[str, str]:
     """Operators of ours whose names the model already gives a meaning of its own, with the reason to keep away."""
     from rewriter.functions import is_ours
 
+    version = model.opset_imports.get(DOMAIN, DOMAIN_VERSION)
+    if version != DOMAIN_VERSION:
+        return dict.fromkeys(used, f"the model imports version {version} of {DOMAIN}, not {DOMAIN_VERSION}")
     defined = {f.name: f for f in model.functions.values() if f.domain == DOMAIN}
     taken = {name: f"the model defines {DOMAIN}::{name} itself"
              for name in used if name in defined and not is_ours(defined[name])}
@@ -103,7 +106,7 @@ def _replace(match: Match, pattern: Pattern, anchor: ir.Node, scope: Scope, name
     origin[PATTERN_KEY] = pattern.name
     origin[FROM_KEY] = ",".join(node.name or node.op_type for node in sorted_nodes(match.covers))
     for node in builder.nodes:
-        node.metadata_props.update(origin)
+        node.metadata_props.update(origin if node.domain == DOMAIN else {PATTERN_KEY: pattern.name})
         for output in node.outputs:
             scope.facts.shapes.adopt(output)
     graph = producer.graph

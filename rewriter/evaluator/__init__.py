@@ -269,7 +269,7 @@ class Evaluator:
             self._keep(value, self._known(taken, local), taken in carried, self._units.get(taken, 0.0), local, carried)
             return
         else:
-            depends = any(v in carried for v in node.inputs)
+            depends = any(v in carried for v in _operands(node))
             unit = max((self._units.get(v, 0.0) for v in node.inputs if v is not None), default=0.0)
             results = self._apply(node, local, depends)
             if depends:
