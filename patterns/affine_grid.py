@@ -27,6 +27,7 @@ from patterns.operators.affine_grid import AFFINE_GRID
 from patterns.sizes import Size, wire
 from rewriter.builder import Builder
 from rewriter.evaluator import entry
+from rewriter.graphs import survivors
 from rewriter.scopes import Scope
 from rewriter.slices import FLOATS, LinearSlice, linear_slice
 from rewriter.vocabulary import Match, Miss
@@ -74,7 +75,7 @@ class AffineGridPattern:
         if isinstance(size, Miss):
             return size
         covers = piece.between(set(proof.theta.values))
-        needed = _still_computed(scope, root, covers, piece, proof)
+        needed = _still_computed(root, covers, piece, proof)
         if needed is not None:
             return Miss("it is computed anyway, for another consumer of a value as large", needed.name or "")
         note = f"affine grid of {', '.join(v.name or '' for v in proof.theta.values)}"
@@ -82,10 +83,10 @@ class AffineGridPattern:
         return Match(root, lambda builder: _build(builder, proof, size, scope, root), covers, AFFINE_GRID.name, note)
 
 
-def _still_computed(scope: Scope, root, covers, piece: LinearSlice, proof: Proof) -> ir.Value | None:
+def _still_computed(root: ir.Value, covers, piece: LinearSlice, proof: Proof) -> ir.Value | None:
     """A value of the grid's size on the way to it that stays: then fusing would add work, not save it."""
     elements = np.prod(proof.shapes[0])
-    for node in scope.survivors(root, covers):
+    for node in survivors(root, covers):
         for value in node.outputs:
             if value in piece.feeds and np.prod(proof.trials[0].shape(value)) >= elements:
                 return value

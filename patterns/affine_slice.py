@@ -15,7 +15,8 @@ import onnx_ir as ir
 
 from patterns.base_grid import BaseGrid, tolerance
 from rewriter.evaluator import EvaluationError, Evaluator
-from rewriter.scopes import Scope, graph_inputs
+from rewriter.graphs import graph_inputs
+from rewriter.scopes import Scope
 from rewriter.slices import LinearSlice
 from rewriter.trials import trials
 from rewriter.vocabulary import Miss
@@ -269,15 +270,17 @@ class _Probe:
             allowed = [self.tolerance(base) * max(1.0, float(np.abs(field).max())) for field in fields]
             off = max(residual / limit for row, limit in zip(fits, allowed) for _, residual in row)
             if off <= 1:
-                matrix = np.array([[_snapped(c) for c, _ in row] for row in fits])
-                found[a] = Theta(self.values, tuple(self.counts), self.batched, matrix[1:], matrix[0] if matrix[0].any() else None)
+                offset, *matrix = np.array([[_snapped(c) for c, _ in row] for row in fits])
+                found[a] = Theta(self.values, tuple(self.counts), self.batched, np.array(matrix),
+                                 offset if offset.any() else None)
             else:
                 worst = max(worst, max(residual for row in fits for _, residual in row))
         if not found:
             return Miss(f"it is linear in {self.name}, but not affine in the pixel coordinates: "
                         f"off by {worst:.2g}", self.name)
-        if not any(t.matrix.any() for t in found.values()):
-            return Miss("it does not depend on its parameters", self.name)
+        if not any(t.matrix[..., :rank].any() or (t.offset is not None and t.offset[:, :rank].any())
+                   for t in found.values()):
+            return Miss("it is the same at every pixel", self.name)
         # the simpler matrix first; without a difference, the convention of the default
         return dict(sorted(found.items(), key=lambda item: (np.count_nonzero(item[1].matrix), item[0])))
 

@@ -55,7 +55,8 @@ class Builder:
     def constant(self, array: np.ndarray, hint: str = "const") -> ir.Value:
         """A Constant node holding `array`."""
         tensor = ir.Tensor(array, name="")
-        value = self._node("", "Constant", [], {"value": tensor}, ir.DataType.from_numpy(array.dtype), array.shape, hint)
+        dtype = ir.DataType.from_numpy(array.dtype)
+        value = self._node("", "Constant", [], {"value": tensor}, dtype, array.shape, hint)
         value.const_value = tensor
         return value
 

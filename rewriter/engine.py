@@ -6,12 +6,13 @@ import collections
 from collections.abc import Iterable, Sequence
 
 import onnx_ir as ir
+from rewriter.errors import InternalError
 
 from rewriter.builder import Builder, Names
-from rewriter.errors import InternalError
-from rewriter.functions import attach
+from rewriter.functions import attach, is_ours
+from rewriter.graphs import bodies, is_dead
 from rewriter.report import Fused, Missed, Report
-from rewriter.scopes import Facts, Scope, bodies, is_dead, scopes
+from rewriter.scopes import Facts, Scope, scopes
 from rewriter.vocabulary import DOMAIN, DOMAIN_VERSION, LOWEST_OPSET, Match, Miss, Pattern
 
 PATTERN_KEY = "onnx_warpfuse.pattern"  # metadata of a node we made: the pattern
@@ -83,8 +84,6 @@ def _obstacle(match: Match, scope: Scope, used, taken: dict[str, str]) -> Miss |
 
 def foreign_operators(model: ir.Model, used: Iterable[str]) -> dict[str, str]:
     """Operators of ours whose names the model already gives a meaning of its own, with the reason to keep away."""
-    from rewriter.functions import is_ours
-
     version = model.opset_imports.get(DOMAIN, DOMAIN_VERSION)
     if version != DOMAIN_VERSION:
         return dict.fromkeys(used, f"the model imports version {version} of {DOMAIN}, not {DOMAIN_VERSION}")

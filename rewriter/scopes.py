@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import onnx_ir as ir
 
+from rewriter.evaluator import EvaluationError, Evaluator, Kind, kind
 from rewriter.shapes import Dims, ShapeTable
+from rewriter.trials import trials
 from rewriter.vocabulary import DOMAIN
-
 
 MOST_STEPS = 100
 # Operators whose result has the dtype of one operand, where ONNX's inference may not get to tell.
@@ -24,10 +25,10 @@ class Facts:
 
     def __init__(self, model: ir.Model):
         self.model = model
-        self.folded: dict[ir.Value, tuple[np.ndarray, float]] = {}  # constants and their rounding units, for all evaluators
+        self.folded: dict[ir.Value, tuple[np.ndarray, float]] = {}  # constants with their rounding units
         self.kinds: dict[ir.Value, int] = {}  # evaluator.Kind, memoised
 
-        self.measuring: list = []  # evaluators that only learn shapes
+        self.measuring: list[Evaluator] = []  # evaluators that only learn shapes
 
     @functools.cached_property
     def shapes(self) -> ShapeTable:
@@ -56,8 +57,6 @@ class Scope:
         shape = self.shape(value)
         if shape is not None and self.anchored(value):
             return shape
-        from rewriter.evaluator import EvaluationError
-
         try:
             seen = [trial.measure(value) for trial in self._measuring]
         except EvaluationError:
@@ -67,11 +66,9 @@ class Scope:
         return tuple(dims[0] if len(set(dims)) == 1 else f"{value.name}.{axis}" for axis, dims in enumerate(zip(*seen)))
 
     @property
-    def _measuring(self) -> list:
+    def _measuring(self) -> list[Evaluator]:
         """Two evaluators that give every dim of the model's inputs a size, shared by all scopes."""
         if not self.facts.measuring:
-            from rewriter.trials import trials
-
             self.facts.measuring = trials(self, self.facts.model.graph.inputs)[:2]
         return self.facts.measuring
 
@@ -82,27 +79,6 @@ class Scope:
             return None
         anchors = self.facts.shapes.anchors
         return ir.Shape([d if isinstance(d, int) or d in anchors else None for d in shape])
-
-    def survivors(self, root: ir.Value, covers: Iterable[ir.Node]) -> list[ir.Node]:
-        """The nodes among `covers` that must stay when `root` is replaced, because others read what they make."""
-        owner = {inner: node for node in covers for body in bodies(node) for inner in body.all_nodes()}
-        covered = set(covers)
-        alive: dict[ir.Node, bool] = {}
-
-        def stays(node: ir.Node) -> bool:
-            if node not in alive:
-                alive[node] = False
-                alive[node] = any(needed(value) for value in node.outputs if value is not root)
-            return alive[node]
-
-        def needed(value: ir.Value) -> bool:
-            inside = owner.get(value.producer())  # what a body makes goes with the node around it
-            if value.is_graph_output() and (inside is None or stays(inside)):
-                return True
-            return any(stays(user) if user in covered else stays(owner[user]) if user in owner else not is_dead(user)
-                       for user in (use.node for use in value.uses()))
-
-        return [node for node in covered if stays(node)]
 
     def dtype(self, value: ir.Value) -> ir.DataType | None:
         """The element type: inferred, or else what its producer makes of its operands."""
@@ -133,8 +109,6 @@ class Scope:
 
     def constant(self, value: ir.Value | None) -> np.ndarray | None:
         """The value of a constant (initializers that no caller can override, and what folds from them), or None."""
-        from rewriter.evaluator import EvaluationError, Evaluator, Kind, kind
-
         if value is None or kind(value, self) is not Kind.CONSTANT:
             return None
         try:
@@ -144,55 +118,15 @@ class Scope:
 
     def structural(self, value: ir.Value) -> bool:
         """Whether a value is computed from constants, shapes and small integer inputs alone."""
-        from rewriter.evaluator import Kind, kind
-
         return kind(value, self) is not Kind.DATA
 
-    def trials(self, values: Iterable[ir.Value]) -> list:
+    def trials(self, values: Iterable[ir.Value]) -> list[Evaluator]:
         """Evaluators under enough assignments of sizes to the symbols that `values` depend on; one if on none."""
-        from rewriter.trials import trials
-
         return trials(self, values)
 
     def visible(self, value: ir.Value) -> bool:
         """Whether a node of this scope could read `value`: it lives here or in a graph around here."""
         return id(value.graph) in self._homes
-
-
-def bodies(node: ir.Node) -> list[ir.Graph]:
-    """The graphs among a node's attributes."""
-    return [a.as_graph() for a in node.attributes.values() if a.type == ir.AttributeType.GRAPH]
-
-
-def graph_inputs(values: Iterable[ir.Value]) -> set[ir.Value]:
-    """The graph inputs that values are computed from, by any operators."""
-    stack, seen, found = list(values), set(), set()
-    while stack:
-        value = stack.pop()
-        if value is None or value in seen:
-            continue
-        seen.add(value)
-        node = value.producer()
-        if node is not None:
-            stack.extend(node.inputs)
-            stack.extend(v for body in bodies(node) for v in body.outputs)
-        elif value.is_graph_input():
-            found.add(value)
-    return found
-
-
-def is_dead(node: ir.Node) -> bool:
-    """Whether nothing that an output depends on reads what the node makes: some exporters leave such nodes."""
-    stack, seen = [node], set()
-    while stack:
-        current = stack.pop()
-        if current in seen:
-            continue
-        if len(seen) > MOST_STEPS or any(value.is_graph_output() for value in current.outputs):
-            return False
-        seen.add(current)
-        stack.extend(use.node for value in current.outputs for use in value.uses())
-    return True
 
 
 def scopes(facts: Facts) -> Iterator[Scope]:

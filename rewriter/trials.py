@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
 
 from rewriter.evaluator import Evaluator, Kind, entry, is_size_input, kind, size_symbols
-from rewriter.scopes import Scope
+
+if TYPE_CHECKING:
+    from rewriter.scopes import Scope
 
 # Assigned to the non-batch symbols in turn: odd, even, square, thin both ways.
 SPATIAL = ((7, 9, 5, 6), (16, 12, 10, 14), (8, 8, 8, 8), (3, 131, 5, 67), (131, 3, 67, 5), (33, 20, 4, 9))
@@ -81,6 +84,6 @@ def trials(scope: Scope, values: Iterable[ir.Value], batches: tuple[int, ...] = 
             rows += [(size, 9, 5, 6), (7, size, 5, 6)] if size > 1 else []
     for row in rows:
         sizes = dict.fromkeys(found, next(batch))
-        sizes.update(zip(spatial, itertools.chain(row, itertools.count(11, 2))))
+        sizes.update(zip(spatial, itertools.chain(row, itertools.count(11, 2)), strict=False))
         sets.append(sizes)
     return [Evaluator(scope, sizes) for sizes in sets]

@@ -15,12 +15,12 @@ import numpy as np
 import onnx_ir as ir
 
 from rewriter.evaluator import elementwise, movement, products, shaping  # noqa: F401 (they fill the table)
-from rewriter.evaluator.table import LARGEST, TABLE, Call, Entry, EvaluationError, guard, rounding_unit
+from rewriter.evaluator.table import TABLE, Call, Entry, EvaluationError, guard, rounding_unit
 
 if TYPE_CHECKING:
     from rewriter.scopes import Scope
 
-__all__ = ["LARGEST", "ONLY_TYPE", "EvaluationError", "Evaluator", "Kind", "entry", "is_size_input", "kind", "size_symbols"]
+__all__ = ["ONLY_TYPE", "EvaluationError", "Evaluator", "Kind", "entry", "is_size_input", "kind", "size_symbols"]
 
 MOST_STEPS = 500  # nodes evaluated to learn one shape
 KEEP = 1 << 16  # bytes up to which a folded constant is kept for later evaluations

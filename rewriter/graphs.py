@@ -1,0 +1,67 @@
+"""Walking graphs: bodies, what reads what, what is dead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import onnx_ir as ir
+
+MOST_STEPS = 100  # readers looked at before a node counts as alive
+
+
+def bodies(node: ir.Node) -> list[ir.Graph]:
+    """The graphs among a node's attributes."""
+    return [a.as_graph() for a in node.attributes.values() if a.type == ir.AttributeType.GRAPH]
+
+
+def graph_inputs(values: Iterable[ir.Value]) -> set[ir.Value]:
+    """The graph inputs that values are computed from, by any operators."""
+    stack, seen, found = list(values), set(), set()
+    while stack:
+        value = stack.pop()
+        if value is None or value in seen:
+            continue
+        seen.add(value)
+        node = value.producer()
+        if node is not None:
+            stack.extend(node.inputs)
+            stack.extend(v for body in bodies(node) for v in body.outputs)
+        elif value.is_graph_input():
+            found.add(value)
+    return found
+
+
+def is_dead(node: ir.Node) -> bool:
+    """Whether nothing that an output depends on reads what the node makes: some exporters leave such nodes."""
+    stack, seen = [node], set()
+    while stack:
+        current = stack.pop()
+        if current in seen:
+            continue
+        if len(seen) > MOST_STEPS or any(value.is_graph_output() for value in current.outputs):
+            return False
+        seen.add(current)
+        stack.extend(use.node for value in current.outputs for use in value.uses())
+    return True
+
+
+def survivors(root: ir.Value, covers: Iterable[ir.Node]) -> list[ir.Node]:
+    """The nodes among `covers` that must stay when `root` is replaced, because others read what they make."""
+    owner = {inner: node for node in covers for body in bodies(node) for inner in body.all_nodes()}
+    covered = set(covers)
+    alive: dict[ir.Node, bool] = {}
+
+    def stays(node: ir.Node) -> bool:
+        if node not in alive:
+            alive[node] = False
+            alive[node] = any(needed(value) for value in node.outputs if value is not root)
+        return alive[node]
+
+    def needed(value: ir.Value) -> bool:
+        inside = owner.get(value.producer())  # what a body makes goes with the node around it
+        if value.is_graph_output() and (inside is None or stays(inside)):
+            return True
+        return any(stays(user) if user in covered else stays(owner[user]) if user in owner else not is_dead(user)
+                   for user in (use.node for use in value.uses()))
+
+    return [node for node in covered if stays(node)]
