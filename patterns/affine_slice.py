@@ -18,7 +18,7 @@ from rewriter.evaluator import EvaluationError, Evaluator
 from rewriter.graphs import graph_inputs
 from rewriter.scopes import Scope
 from rewriter.slices import LinearSlice
-from rewriter.trials import trials
+from rewriter.trials import beyond_trial, trials
 from rewriter.vocabulary import Miss
 
 MOST_PARAMETERS = 16  # a sample
@@ -70,6 +70,8 @@ def prove(piece: LinearSlice, scope: Scope, rank: int) -> Proof | Miss | None:
     None where no cut is small enough to be worth a proof.
     """
     closest: Miss | None = None
+    if (node := beyond_trial(scope, piece.structural)) is not None:
+        return Miss(f"its sizes go through {node.op_type}, which no number of tried sizes can prove", node.name or "")
     for values, form, batched in _candidates(piece, scope, rank):
         outcome = _prove_cut(piece, scope, rank, values, form, batched)
         if isinstance(outcome, Proof):

@@ -15,6 +15,7 @@ from patterns.affine_slice import FEWEST_PIXELS
 from patterns.base_grid import BaseGrid, tolerance
 from rewriter.evaluator import EvaluationError, Evaluator
 from rewriter.scopes import Scope
+from rewriter.trials import beyond_trial
 from rewriter.vocabulary import Miss
 
 
@@ -46,6 +47,8 @@ def fit(value: ir.Value, scope: Scope, rank: int) -> ConstantGrid | Miss:
     """Fit every pixel of every sample, under every size; the same theta must come out, to the grid's own precision."""
     found: dict[bool, np.ndarray] = {}
     shapes = []
+    if (node := beyond_trial(scope, [value])) is not None:
+        return Miss(f"its sizes go through {node.op_type}, which no number of tried sizes can prove", node.name or "")
     tried = scope.trials([value])
     try:
         for evaluator in tried:

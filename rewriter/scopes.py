@@ -75,7 +75,7 @@ class Scope:
     def declared_shape(self, value: ir.Value) -> ir.Shape | None:
         """The shape to write for a new value: dims that are known, symbols of the model's inputs, else unknown."""
         shape = self.measured_shape(value)
-        if shape is None:
+        if shape is None or self.path.startswith("function"):  # a function's shapes are those of its calls
             return None
         anchors = self.facts.shapes.anchors
         return ir.Shape([d if isinstance(d, int) or d in anchors else None for d in shape])

@@ -23,14 +23,10 @@ class ShapeTable:
     def __init__(self, model: ir.Model):
         self._dims: dict[ir.Value, Dims] = {}
         self._types: dict[ir.Value, ir.DataType] = {}
-        try:
-            inferred = onnx.shape_inference.infer_shapes(_skeleton(model), strict_mode=False, data_prop=True)
-        except (onnx.shape_inference.InferenceError, onnx.onnx_cpp2py_export.checker.ValidationError, RuntimeError):
-            inferred = None  # what the graph's inputs and initializers say remains
         self.anchors = {d for v in model.graph.inputs for d in _declared(v) or () if isinstance(d, str)}
-        self._read_graph(model.graph, inferred.graph if inferred is not None else None)
+        self._read_graph(model.graph, _infer(_skeleton(model)))
         for function in model.functions.values():
-            self._read_constants(function)
+            self._read_function(model, function)
 
     def shape(self, value: ir.Value) -> Dims | None:
         return self._dims.get(value)
@@ -69,17 +65,34 @@ class ShapeTable:
                     if attribute.type == ir.AttributeType.GRAPH:
                         self._read_graph(attribute.as_graph(), bodies.get(attribute.name))
 
-    def _read_constants(self, graph: ir.Graph | ir.Function) -> None:
-        initializers = graph.initializers.values() if isinstance(graph, ir.Graph) else ()
-        for value in initializers:
+    def _read_function(self, model: ir.Model, function: ir.Function) -> None:
+        """The body of a function, with inputs as all calls of it agree on (a model is closed: there are no others)."""
+        calls = [node for graph in (model.graph, *(f.graph for f in model.functions.values()))
+                 for node in graph.all_nodes()
+                 if (node.domain, node.op_type) == (function.domain, function.name)]
+        for index, value in enumerate(function.inputs):
+            given = [call.inputs[index] if index < len(call.inputs) else None for call in calls]
+            types, shapes = {self._types.get(v) for v in given}, [self._dims.get(v) for v in given]
+            if len(types) == 1 and None not in types:
+                self._types[value] = types.pop()
+            if shapes and None not in shapes and len({len(s) for s in shapes}) == 1:
+                self._dims[value] = tuple(
+                    dims[0] if len(set(dims)) == 1 and isinstance(dims[0], int) else f"{function.name}.{value.name}.{k}"
+                    for k, dims in enumerate(zip(*shapes)))
+        self.anchors |= {d for v in function.inputs for d in self._dims.get(v, ()) if isinstance(d, str)}
+        proto = onnx.ModelProto(ir_version=max(model.ir_version, 8))
+        proto.opset_import.extend(onnx.helper.make_opsetid(d, v) for d, v in function.opset_imports.items())
+        _fill(proto.graph, function.graph)
+        for value, info in zip(function.inputs, proto.graph.input):
+            if value in self._types:
+                info.CopyFrom(onnx.helper.make_tensor_value_info(value.name, self._types[value], self._dims.get(value)))
+        self._read_graph(function.graph, _infer(proto))
+
+    def _read_constants(self, graph: ir.Graph) -> None:
+        for value in graph.initializers.values():
             if value.const_value is not None:
                 self._dims.setdefault(value, tuple(int(d) for d in value.const_value.shape))
                 self._types[value] = value.const_value.dtype
-        for node in graph:
-            if node.op_type == "Constant" and node.domain == "" and node.outputs[0].const_value is not None:
-                tensor = node.outputs[0].const_value
-                self._dims[node.outputs[0]] = tuple(int(d) for d in tensor.shape)
-                self._types[node.outputs[0]] = tensor.dtype
 
     def _learn(self, value: ir.Value, info: onnx.TypeProto.Tensor) -> None:
         if info.elem_type:
@@ -88,6 +101,14 @@ class ShapeTable:
             self._dims[value] = tuple(
                 dim.dim_value if dim.HasField("dim_value") else dim.dim_param or f"{value.name}.{axis}"
                 for axis, dim in enumerate(info.shape.dim))
+
+
+def _infer(proto: onnx.ModelProto) -> onnx.GraphProto | None:
+    """The graph with what inference adds; None where it fails, and only what inputs and initializers say remains."""
+    try:
+        return onnx.shape_inference.infer_shapes(proto, strict_mode=False, data_prop=True).graph
+    except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError):
+        return None
 
 
 def _declared(value: ir.Value) -> Dims | None:

@@ -10,13 +10,24 @@ import numpy as np
 import onnx_ir as ir
 
 from rewriter.evaluator import Evaluator, Kind, entry, is_size_input, kind, size_symbols
+from rewriter.graphs import bodies
 
 if TYPE_CHECKING:
     from rewriter.scopes import Scope
 
 # Assigned to the non-batch symbols in turn: odd, even, square, thin both ways.
 SPATIAL = ((7, 9, 5, 6), (16, 12, 10, 14), (8, 8, 8, 8), (3, 131, 5, 67), (131, 3, 67, 5), (33, 20, 4, 9))
-COMPARING = frozenset({"Min", "Max", "Clip", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Mod"})
+# Arithmetic on sizes that the tried ones cannot miss: sums, products, quotients and comparisons with constants (both
+# sides of each are tried), and whatever moves elements. With anything else (a power, a sine) a base grid could agree
+# with the ideal one at these sizes only.
+SUFFICIENT = frozenset({
+    "Add", "And", "Cast", "CastLike", "Ceil", "Clip", "Concat", "Constant", "ConstantOfShape", "CumSum", "Div", "Einsum",
+    "Equal", "Expand", "EyeLike", "Flatten", "Floor", "Gather", "GatherElements", "GatherND", "Greater",
+    "GreaterOrEqual", "Identity", "If", "Less", "LessOrEqual", "MatMul", "Max", "Mean", "Min", "Mul", "Neg", "NonZero",
+    "Not", "OneHot", "Or", "Pad", "Range", "Reciprocal", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd",
+    "ReduceSum", "Reshape", "ScatterElements", "ScatterND", "Shape", "Size", "Slice", "Split", "Squeeze", "Sub", "Sum",
+    "Tile", "Transpose", "Unsqueeze", "Where", "Xor"})
+COMPARING = frozenset({"Div", "Min", "Max", "Clip", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Mod"})
 HIGHEST_THRESHOLD = 2048
 
 
@@ -53,12 +64,27 @@ def symbols(scope: Scope, values: Iterable[ir.Value]) -> tuple[dict[str, bool], 
             if node.op_type in COMPARING:
                 thresholds.update(_small_integers(scope, node))
             stack.extend(v for v in node.inputs if v is not None)
-            for attribute in node.attributes.values():
-                if attribute.type == ir.AttributeType.GRAPH:
-                    stack.extend(attribute.as_graph().outputs)
+            stack.extend(v for body in bodies(node) for v in body.outputs)
         else:
             note(scope.shape(value))
     return found, thresholds
+
+
+def beyond_trial(scope: Scope, values: Iterable[ir.Value]) -> ir.Node | None:
+    """A node among those that values follow from whose arithmetic on sizes no set of sizes can prove."""
+    stack, seen = list(values), set()
+    while stack:
+        value = stack.pop()
+        node = value.producer()
+        if value in seen or node is None or kind(value, scope) is not Kind.STRUCTURAL:
+            continue
+        seen.add(value)
+        if node.op_type not in SUFFICIENT:
+            return node
+        if node.op_type not in ("Shape", "Size"):
+            stack.extend(v for v in node.inputs if v is not None)
+            stack.extend(v for body in bodies(node) for v in body.outputs)
+    return None
 
 
 def _small_integers(scope: Scope, node: ir.Node) -> set[int]:

@@ -35,6 +35,8 @@ class Call:
 
     def attr(self, name: str, default=None):
         found = self.node.attributes.get(name)
+        if found is not None and found.is_ref():
+            raise EvaluationError(f"attribute {name} of {self.node.op_type} is set by the caller of its function")
         return default if found is None else found.value
 
     def axes(self, index: int) -> tuple[int, ...] | None:

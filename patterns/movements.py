@@ -1,0 +1,281 @@
+"""Reading one node as a step of a chain: a flip or transpose in any spelling, a scalar factor, or nothing at all."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from patterns.signed_permutation import SignedPermutation
+from rewriter.evaluator import EvaluationError
+from rewriter.scopes import Scope
+from rewriter.vocabulary import Miss
+
+FAR = 2**31 - 1  # a Slice bound beyond any axis, as exporters write it: INT32_MAX, INT64_MAX, their negatives
+Dim = int | str
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """What one node (or a Split with its Concat) does to the tensor that runs through it.
+
+    Attributes:
+        source, output: the tensor before and behind it.
+        nodes: the nodes it consists of, the last one first.
+        motion: how it moves the axes; None where it does not.
+        factor: the scalar operand of a Mul or Div.
+    """
+
+    source: ir.Value
+    output: ir.Value
+    nodes: tuple[ir.Node, ...]
+    motion: SignedPermutation | None = None
+    factor: ir.Value | None = None
+
+
+def read(node: ir.Node, scope: Scope) -> Step | Miss | None:
+    """The step a node is; a Miss if it nearly flips an axis; None if it is something else."""
+    reader = READERS.get(node.op_type) if node.domain == "" else None
+    if reader is None or any(attribute.is_ref() for attribute in node.attributes.values()):
+        return None
+    return reader(node, scope)
+
+
+def _step(node: ir.Node, motion: SignedPermutation | None, *others: ir.Node, source: ir.Value | None = None) -> Step:
+    still = motion is None or motion.is_identity
+    return Step(source or node.inputs[0], node.outputs[0], (node, *others), None if still else motion)
+
+
+def _flip(node: ir.Node, rank: int, axes) -> Step:
+    return _step(node, SignedPermutation.flip(rank, axes))
+
+
+def _identity(node: ir.Node, scope: Scope) -> Step:
+    return _step(node, None)
+
+
+def _transpose(node: ir.Node, scope: Scope) -> Step | None:
+    perm = node.attributes.get_ints("perm")
+    if perm is None:
+        shape = _shape(node.inputs[0], scope)
+        if shape is None:
+            return None
+        perm = range(len(shape))[::-1]
+    return _step(node, SignedPermutation(tuple(perm)))
+
+
+def _scalar(node: ir.Node, scope: Scope) -> Step | None:
+    """Mul or Div by a constant of one element that does not raise the rank."""
+    for data, factor in ((0, 1), (1, 0)) if node.op_type == "Mul" else ((0, 1),):
+        data, factor = node.inputs[data], node.inputs[factor]
+        known = scope.shape(factor)
+        if known is not None and any(dim != 1 for dim in known):
+            continue
+        array = scope.constant(factor)
+        if array is None or array.size != 1:
+            continue
+        shape = _shape(data, scope) if array.ndim else ()
+        if shape is not None and array.ndim <= len(shape):
+            return Step(data, node.outputs[0], (node,), None, factor)
+    return None
+
+
+def _slice(node: ir.Node, scope: Scope) -> Step | Miss | None:
+    source = node.inputs[0]
+    samples = list(_slice_samples(node, scope))
+    if not samples:
+        return None
+    axes = samples[0][2]
+    if any(not np.array_equal(sample[2], axes) for sample in samples):
+        return None
+    shape = _shape(source, scope) if any((sample[3] < 0).any() for sample in samples) else scope.shape(source)
+    flips, faults = [], []
+    for k, axis in enumerate(axes):
+        if axis < 0 and shape is None:
+            return None
+        axis = int(axis) + (len(shape) if axis < 0 else 0)
+        bounds = [(int(starts[k]), int(ends[k]), int(steps[k]), _dim(dims, axis))
+                  for starts, ends, _, steps, dims in samples]
+        if all(step == 1 for _, _, step, _ in bounds):
+            if not _takes_all(bounds):
+                faults.append(f"the Slice also crops axis {axis}")
+        elif axis in flips:
+            faults.append(f"the Slice names axis {axis} twice")
+        else:
+            flips.append(axis)
+            faults += [fault] if (fault := _flip_fault(bounds, axis)) else []
+    if not flips:
+        return None if faults else _step(node, None)
+    if faults:
+        return Miss(faults[0], node.outputs[0].name or "")
+    return None if shape is None else _flip(node, len(shape), flips)
+
+
+def _slice_samples(node: ir.Node, scope: Scope) -> Iterator[tuple]:
+    """(starts, ends, axes, steps, dims): once where they are constants, else under every trial of sizes."""
+    source = node.inputs[0]
+    if "starts" in node.attributes:  # until opset 9
+        starts, ends = (np.array(node.attributes.get_ints(name)) for name in ("starts", "ends"))
+        axes = np.array(node.attributes.get_ints("axes", range(len(starts))))
+        yield starts, ends, axes, np.ones_like(starts), scope.shape(source)
+        return
+    operands = [*node.inputs[1:], None, None][:4]
+    given = [value for value in operands if value is not None]
+    arrays = {value: scope.constant(value) for value in given}
+    if all(array is not None for array in arrays.values()):
+        yield *_filled([arrays.get(value) for value in operands]), scope.shape(source)
+        return
+    steps = operands[3]
+    if steps is None or (arrays[steps] is not None and (arrays[steps] > 0).all()):
+        return  # no flip
+    if all(scope.structural(value) for value in given):
+        try:
+            for trial in scope.trials([*given, source]):
+                arrays = {value: trial.value(value) for value in given}
+                yield *_filled([arrays.get(value) for value in operands]), trial.shape(source)
+        except EvaluationError:
+            return
+
+
+def _filled(operands: Sequence[np.ndarray | None]) -> list[np.ndarray]:
+    starts, ends, axes, steps = operands
+    return [starts, ends, np.arange(len(starts)) if axes is None else axes,
+            np.ones(len(starts), np.int64) if steps is None else steps]
+
+
+def _takes_all(bounds) -> bool:
+    return all(start == 0 and (end >= FAR or (isinstance(dim, int) and end >= dim)) for start, end, _, dim in bounds)
+
+
+def _flip_fault(bounds: Sequence[tuple[int, int, int, Dim]], axis: int) -> str | None:
+    """Why a Slice with these (start, end, step, dim) does not reverse a whole axis; None if it does.
+
+    Bounds that stay the same while the axis changes its length must lie beyond every length.
+    """
+    lengths = {dim for *_, dim in bounds}
+    sized = len(lengths) == 1 and all(isinstance(dim, int) for dim in lengths)
+    starts, ends = ({bound[i] for bound in bounds} for i in (0, 1))
+    for start, end, step, dim in bounds:
+        if step != -1:
+            return f"the Slice has step {step} on axis {axis}"
+        if isinstance(dim, int):
+            first = min(start + dim if start < 0 else start, dim - 1)
+            stop = max(end + dim if end < 0 else end, -1)
+            if first != dim - 1:
+                return f"the Slice reverses axis {axis} from index {first}, not from its last, {dim - 1}"
+            if stop != -1:
+                return (f"the Slice takes nothing of axis {axis}: end {end} means index {stop}" if stop >= first else
+                        f"the Slice drops index {', '.join(map(str, range(min(stop + 1, 3))))}"
+                        f"{'...' if stop > 2 else ''} of axis {axis}: end {end} stops before it")
+    if not sized and len(starts) == 1 and not (starts == {-1} or min(starts) >= FAR):
+        return f"the Slice reverses axis {axis} from index {min(starts)}, not from the last of every length"
+    if not sized and len(ends) == 1 and not max(ends) <= -FAR:
+        return f"the Slice reverses axis {axis} up to end {max(ends)}, which is not before its first index"
+    return None
+
+
+def _gather(node: ir.Node, scope: Scope) -> Step | Miss | None:
+    source, index = node.inputs
+    known = scope.shape(index)
+    if known is not None and len(known) != 1:
+        return None
+    array = scope.constant(index)
+    if array is None and not scope.structural(index):
+        return None
+    if array is not None and (array.ndim != 1 or not (np.diff(array) < 0).any()) and not _counts_up(array):
+        return None
+    shape = _shape(source, scope)
+    if shape is None or len(shape) < 2:
+        return None
+    axis = node.attributes.get_int("axis", 0) % len(shape)
+    if array is not None:
+        pairs = [(array, shape[axis])]
+    else:
+        try:
+            pairs = [(trial.value(index), trial.shape(source)[axis]) for trial in scope.trials([index, source])]
+        except EvaluationError:
+            return None
+    if all(_is_order(indices, np.arange(dim)) for indices, dim in pairs if isinstance(dim, int)):
+        return _step(node, None) if all(isinstance(dim, int) for _, dim in pairs) else None
+    if all(isinstance(dim, int) and _is_order(indices, np.arange(dim)[::-1]) for indices, dim in pairs):
+        return _flip(node, len(shape), [axis])
+    if array is not None and (np.diff(array) < 0).sum() * 2 >= array.size - 1:
+        return Miss(f"the Gather's {array.size} indices are not axis {axis} ({shape[axis]}) in reverse",
+                    node.outputs[0].name or "")
+    return None
+
+
+def _counts_up(array: np.ndarray) -> bool:
+    return array.ndim == 1 and np.array_equal(array, np.arange(array.size))
+
+
+def _is_order(indices: np.ndarray, order: np.ndarray) -> bool:
+    return np.array_equal(np.where(indices < 0, indices + len(order), indices), order)
+
+
+def _reverse_sequence(node: ir.Node, scope: Scope) -> Step | Miss | None:
+    source, lengths = node.inputs
+    shape = _shape(source, scope)
+    if shape is None:
+        return None
+    time = node.attributes.get_int("time_axis", 0)
+    batch = node.attributes.get_int("batch_axis", 1)
+    miss = Miss(f"the ReverseSequence does not reverse all of axis {time} in every row", node.outputs[0].name or "")
+    if not scope.structural(lengths):
+        return miss
+    try:
+        for trial in scope.trials([lengths, source]):
+            rows, dims = trial.value(lengths), trial.shape(source)
+            if rows.shape != (dims[batch],) or (rows != dims[time]).any():
+                return miss
+    except EvaluationError:
+        return None
+    return _flip(node, len(shape), [time])
+
+
+def _concat(node: ir.Node, scope: Scope) -> Step | None:
+    """A Concat that puts the single slices of a Split together again, in reverse."""
+    split = node.inputs[0].producer() if node.inputs and node.inputs[0] is not None else None
+    if split is None or (split.domain, split.op_type) != ("", "Split") or split.graph is not node.graph:
+        return None
+    pieces = list(split.outputs)
+    if len(pieces) < 2 or list(node.inputs) not in (pieces, pieces[::-1]):
+        return None
+    if any(len(piece.uses()) != 1 or piece.is_graph_output() for piece in pieces):
+        return None
+    source = split.inputs[0]
+    shape = _shape(source, scope)
+    if shape is None:
+        return None
+    axis = split.attributes.get_int("axis", 0) % len(shape)
+    if node.attributes["axis"].as_int() % len(shape) != axis:
+        return None
+    sizes = split.attributes.get_ints("split")
+    if sizes is None and len(split.inputs) > 1 and split.inputs[1] is not None:
+        sizes = scope.constant(split.inputs[1])
+        if sizes is None:
+            return None
+    single = shape[axis] == len(pieces) if sizes is None else all(size == 1 for size in sizes)
+    forward = list(node.inputs) == pieces
+    if not (single or forward):
+        return None
+    motion = None if forward else SignedPermutation.flip(len(shape), [axis])
+    return _step(node, motion, split, source=source)
+
+
+def _shape(value: ir.Value, scope: Scope) -> tuple[Dim, ...] | None:
+    """Dims where known; inside branches and behind foreign operators it takes an evaluation to learn them."""
+    shape = scope.shape(value)
+    return scope.measured_shape(value) if shape is None else shape
+
+
+def _dim(shape: tuple[Dim, ...] | None, axis: int) -> Dim:
+    return "?" if shape is None else shape[axis]
+
+
+READERS = {
+    "Identity": _identity, "Transpose": _transpose, "Mul": _scalar, "Div": _scalar, "Slice": _slice,
+    "Gather": _gather, "ReverseSequence": _reverse_sequence, "Concat": _concat,
+}

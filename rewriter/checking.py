@@ -1,0 +1,94 @@
+"""What the plain onnx.checker says about a model, without ever serializing its weights to ask."""
+
+from __future__ import annotations
+
+import onnx
+import onnx_ir as ir
+from google.protobuf.message import Message
+
+LARGEST = 1 << 30  # bytes; models above are checked without their weights. Protobuf itself ends at 2 GiB.
+LIGHT = 1 << 10  # bytes; tensors up to here always stay
+_HOLDERS = frozenset({"ModelProto", "GraphProto", "FunctionProto", "NodeProto", "AttributeProto"})
+
+
+def complaint(proto: onnx.ModelProto, data: bytes | None = None) -> str | None:
+    """What the checker has against `proto`, in one line, or None. `data` is its serialized form where there is one.
+
+    External tensors are left out: the checker would look for their files in the working directory.
+    """
+    if data is None and byte_size(proto) <= LARGEST:
+        data = proto.SerializeToString()
+    if data is None or b"location" in data:  # the key of an external tensor's file name
+        lean = onnx.ModelProto()
+        _copy_lean(proto, lean, LARGEST if data is not None else LIGHT)
+        data = lean.SerializeToString()
+    try:
+        onnx.checker.check_model(data)
+    except Exception as error:  # not only ValidationError: some versions let the parser's RuntimeError through
+        return " ".join(str(error).split())[:600]
+    return None
+
+
+def complaint_ir(model: ir.Model) -> str | None:
+    """As `complaint`, for an onnx_ir model, which is not changed."""
+    try:
+        return complaint(lean_proto(model))
+    except Exception as error:
+        return f"it cannot be serialized: {' '.join(str(error).split())[:600]}"
+
+
+def lean_proto(model: ir.Model) -> onnx.ModelProto:
+    """A ModelProto of everything but the larger weights, whose tensors keep name and dtype and have no elements."""
+    lean = model.clone()
+    for value in _all_initializers(lean):
+        tensor = value.const_value
+        if tensor is not None and (isinstance(tensor, ir.ExternalTensor) or tensor.nbytes > LIGHT):
+            empty = onnx.TensorProto(name=value.name, data_type=tensor.dtype.value, dims=[0])
+            value.const_value = ir.serde.TensorProtoTensor(empty)
+    return ir.serde.serialize_model(lean)
+
+
+def byte_size(proto: onnx.ModelProto) -> float:
+    """The serialized size in bytes; infinite where protobuf refuses to tell, above 2 GiB."""
+    try:
+        return proto.ByteSize()
+    except Exception:  # EncodeError or ValueError, as the version goes
+        return float("inf")
+
+
+def _all_initializers(model: ir.Model):
+    yield from model.graph.initializers.values()
+    for graph in (model.graph, *model.functions.values()):
+        for node in graph.all_nodes():
+            for attribute in node.attributes.values():
+                if attribute.type == ir.AttributeType.GRAPH and attribute.value is not None:
+                    yield from attribute.value.initializers.values()
+
+
+def _copy_lean(source: Message, target: Message, most: int) -> None:
+    """Copy a message without its external tensors' references and without tensors of more than `most` bytes."""
+    for field, value in source.ListFields():
+        if field.message_type is None:
+            if isinstance(value, (bool, int, float, str, bytes)):
+                setattr(target, field.name, value)
+            else:
+                getattr(target, field.name).extend(value)
+            continue
+        slot = getattr(target, field.name)
+        if isinstance(value, Message):
+            slot.SetInParent()
+            _copy_item(value, slot, most)
+        else:
+            for item in value:
+                _copy_item(item, slot.add(), most)
+
+
+def _copy_item(item: Message, slot: Message, most: int) -> None:
+    kind = item.DESCRIPTOR.name
+    if kind == "TensorProto" and (item.data_location == onnx.TensorProto.EXTERNAL or item.ByteSize() > most):
+        slot.name, slot.data_type = item.name, item.data_type
+        slot.dims.append(0)
+    elif kind in _HOLDERS and not (kind == "NodeProto" and not item.attribute):
+        _copy_lean(item, slot, most)
+    else:
+        slot.CopyFrom(item)

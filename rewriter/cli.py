@@ -1,0 +1,185 @@
+"""The command line. `main` returns the exit code and keeps no state, so it can be called in a process as often as liked."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+from rewriter import __version__, external, saving
+from rewriter.errors import KEPT_GOING, InternalError, RewriterError, UsageError, exit_codes
+from rewriter.fusing import choose_patterns, rewrite_file
+from rewriter.opening import Opened, open_model
+from rewriter.report import Report
+
+EXAMPLES = """\
+examples:
+  python -m rewriter model.onnx fused.onnx             fuse, and say what was fused
+  python -m rewriter model.onnx model.onnx             the same, in place
+  python -m rewriter model.onnx --dry-run --explain     only look, and say why a near miss was left alone
+  python -m rewriter model.onnx fused.onnx --time --dim H=512 --dim W=512
+                                                       how much faster it is in ONNX Runtime
+  python -m rewriter model.onnx fused.onnx --quiet --json report.json
+                                                       for scripts
+
+The fused model runs wherever ONNX functions do; ONNX Runtime needs nothing installed for it.
+Weights in external data files are not read; the files are shared or, into another folder, copied.
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code; a usage error and --help leave by SystemExit, as argparse does."""
+    from rewriter.terminal import Terminal
+
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.output is None and not options.dry_run:
+        parser.error("an output file is needed (or --dry-run, to only look)")
+    errors = Terminal(sys.stderr)
+    try:
+        return _run(options, errors)
+    except RewriterError as error:
+        failure = error
+    except KeyboardInterrupt:
+        errors.line("interrupted; nothing was written")
+        return 130
+    except Exception as error:  # not foreseen, hence a bug, and no reason for a page of traceback
+        failure = InternalError(f"{type(error).__name__}: {error}")
+        failure.__cause__ = error
+    _say(errors, failure, options)
+    return failure.exit_code
+
+
+def _run(options: argparse.Namespace, errors) -> int:
+    chosen = choose_patterns([name for name in options.patterns.split(",") if name] if options.patterns else None)
+    if options.patterns is not None and not chosen:
+        raise UsageError("--patterns: no name is given")
+    opened = open_model(options.input)
+    before = external.locations(opened.model)
+    output = None if options.dry_run else options.output
+    if output is not None:
+        saving.check_output(output, folder=opened.folder, locations=before)
+    try:
+        report, data = rewrite_file(opened, chosen, dry_run=options.dry_run)
+    except InternalError as error:
+        if not options.keep_going or output is None:
+            raise
+        saving.save(opened.data, output, folder=opened.folder, locations=before, overwrite_data=options.overwrite_data)
+        _say(errors, error, options)
+        errors.line(f"--keep-going: {output} is the input, unchanged", wrap=False)
+        return KEPT_GOING
+    timing = _time(opened, data, options) if options.time else None  # first: the output may be the input
+    if output is not None:
+        saving.save(data, output, folder=opened.folder, locations=external.locations(opened.model),
+                    overwrite_data=options.overwrite_data)
+    _show(options, report, timing)
+    return 0
+
+
+def _time(opened: Opened, data: bytes, options: argparse.Namespace):
+    from rewriter.timing import measure
+
+    return measure(opened.data, data, folder=os.path.abspath(opened.folder) if external.locations(opened.model) else "",
+                   dims=dict(options.dim), threads=options.threads)
+
+
+def _show(options: argparse.Namespace, report: Report, timing) -> None:
+    from rewriter import terminal
+
+    if not options.quiet:
+        out = terminal.Terminal(sys.stderr if options.json == "-" else sys.stdout)
+        terminal.summary(out, report, options.input, None if options.dry_run else options.output)
+        if options.explain:
+            terminal.explanation(out, report)
+        elif report.missed:
+            out.line(f"near misses left alone: {len(report.missed)} (--explain says why)")
+        if timing is not None:
+            terminal.timing(out, timing)
+    if options.json is not None:
+        text = json.dumps(_document(options, report, timing), indent=2) + "\n"
+        if options.json == "-":
+            sys.stdout.write(text)
+        else:
+            saving.write_text(text, options.json)
+
+
+def _document(options: argparse.Namespace, report: Report, timing) -> dict:
+    document = {"rewriter": __version__, "input": options.input,
+                "output": None if options.dry_run else options.output, "changed": report.changed, **report.to_dict()}
+    if timing is not None:
+        document["time"] = vars(timing)
+    return document
+
+
+def _say(errors, failure: RewriterError, options: argparse.Namespace) -> None:
+    bug = isinstance(failure, InternalError)
+    if bug and options.debug:
+        for line in "".join(traceback.format_exception(failure)).splitlines():
+            errors.line(line, wrap=False)
+    report = " (a bug of onnx-warpfuse: please report it, with the model and what --debug prints)" if bug else ""
+    errors.line(("internal error: " if bug else "error: ", "bold red"), f"{failure}{report}", wrap=False)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str):
+        from rewriter.terminal import Terminal
+
+        errors = Terminal(sys.stderr)
+        errors.line(("error: ", "bold red"), f"{message}; python -m rewriter --help tells how it is used", wrap=False)
+        sys.exit(UsageError.exit_code)
+
+
+def _parser() -> argparse.ArgumentParser:
+    codes = "\n".join(f"  {code:2}  {meaning}" for code, meaning in exit_codes().items())
+    parser = _Parser(
+        prog="python -m rewriter", allow_abbrev=False, formatter_class=_help_format, epilog=f"{EXAMPLES}\nexit codes:\n{codes}",
+        description="Find affine grids, samplers and rotations in an exported ONNX model by what they compute, and "
+                    "replace each by one node that runs faster. What cannot be proven is left alone.")
+    parser.add_argument("input", help="the model, a .onnx file")
+    parser.add_argument("output", nargs="?", help="where to write the fused model; may be the input")
+    parser.add_argument("--dry-run", action="store_true", help="find and report, write no model")
+    parser.add_argument("--explain", action="store_true",
+                        help="tell every near miss: why it was left alone, and the tensor at fault")
+    parser.add_argument("--patterns", metavar="A,B",
+                        help=f"run only these (and what they need); there are {', '.join(_names())}")
+    parser.add_argument("--json", metavar="REPORT", help="write the report as JSON; '-' is standard output, and what "
+                                                         "is for people then goes to standard error")
+    parser.add_argument("--time", action="store_true",
+                        help="time the model before and after in ONNX Runtime, in turns, for about five seconds")
+    parser.add_argument("--dim", metavar="NAME=SIZE", action="append", type=_dim, default=[],
+                        help="with --time: the size of an open dim; one without a name is INPUT:AXIS; repeatable")
+    parser.add_argument("--threads", type=_positive, default=2, metavar="N", help="with --time: threads (default: 2)")
+    parser.add_argument("--overwrite-data", action="store_true",
+                        help="let copied external data replace files of the same name beside the output")
+    parser.add_argument("--keep-going", action="store_true",
+                        help=f"should this program fail, write the input through unchanged and exit with {KEPT_GOING}")
+    parser.add_argument("--debug", action="store_true", help="print the traceback of an internal error")
+    parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
+    parser.add_argument("--version", action="version", version=f"onnx-warpfuse {__version__}")
+    return parser
+
+
+def _names() -> list[str]:
+    from patterns import ALL
+
+    return [pattern.name for pattern in ALL]
+
+
+def _help_format(prog: str) -> argparse.HelpFormatter:
+    return argparse.RawDescriptionHelpFormatter(prog, max_help_position=28, width=98)
+
+
+def _dim(text: str) -> tuple[str, int]:
+    name, equals, size = text.rpartition("=")
+    if not equals or not name:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=SIZE")
+    return name, _positive(size)
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
+    return int(text)

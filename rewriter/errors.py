@@ -1,0 +1,91 @@
+"""Everything that can go wrong and is nobody's bug, one class each, with the exit code the command line gives it."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class RewriterError(Exception):
+    """Base of every error raised on purpose. `str(error)` is one line: what is wrong, where, and what to do.
+
+    Attributes:
+        exit_code: of `python -m rewriter`.
+        meaning: what the exit code says, for `--help`.
+    """
+
+    exit_code: ClassVar[int] = 1
+    meaning: ClassVar[str] = "an error without a code of its own"
+
+
+class UsageError(RewriterError, ValueError):
+    """An argument that makes no sense: an unknown pattern, no output."""
+
+    exit_code = 2
+    meaning = "the command line is wrong"
+
+
+class MissingFileError(RewriterError):
+    """The input file does not exist or cannot be read."""
+
+    exit_code = 3
+    meaning = "the input does not exist or cannot be read"
+
+
+class DirectoryError(RewriterError):
+    """The input is a directory."""
+
+    exit_code = 4
+    meaning = "the input is a directory"
+
+
+class NotOnnxError(RewriterError):
+    """The input does not parse as an ONNX model: another format, or truncated."""
+
+    exit_code = 5
+    meaning = "the input is not an ONNX model, or is cut short"
+
+
+class InvalidModelError(RewriterError):
+    """`onnx.checker` (plain, not full) refuses the model, or onnx_ir cannot represent it."""
+
+    exit_code = 6
+    meaning = "onnx.checker refuses the model"
+
+
+class ExternalDataError(RewriterError):
+    """A tensor's external data is missing, shorter than the tensor, or not below the model's folder."""
+
+    exit_code = 7
+    meaning = "external data is missing, too short, or outside the model's folder"
+
+
+class OutputError(RewriterError):
+    """The output cannot be written; whatever was there before is still there."""
+
+    exit_code = 8
+    meaning = "the output cannot be written (what was there before still is)"
+
+
+class RunError(RewriterError):
+    """ONNX Runtime does not load or run a model that is to be timed."""
+
+    exit_code = 9
+    meaning = "ONNX Runtime cannot run the model that --time was to time"
+
+
+class InternalError(RewriterError):
+    """A bug: a pattern or the engine raised what it must not, or made what onnx.checker refuses. Nothing was written."""
+
+    exit_code = 10
+    meaning = "a bug of onnx-warpfuse; nothing was written"
+
+
+KEPT_GOING = 11  # exit code where --keep-going wrote the input through after an InternalError
+
+
+def exit_codes() -> dict[int, str]:
+    """Every exit code with its meaning, in order; `--help` and the documentation are made from this."""
+    codes = {0: "done, also where there was nothing to fuse",
+             KEPT_GOING: "as 10, but --keep-going wrote the input through unchanged"}
+    codes.update((kind.exit_code, kind.meaning) for kind in RewriterError.__subclasses__())
+    return dict(sorted(codes.items()))

@@ -1,0 +1,106 @@
+"""External data: which tensors live in files of their own, and whether those files are what the model says.
+
+onnx_ir maps such files lazily and believes the model; here every reference is checked before anything is read.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import stat
+from collections.abc import Iterator
+
+import onnx_ir as ir
+
+from rewriter.errors import ExternalDataError
+
+
+def tensors(model: ir.Model) -> Iterator[ir.TensorProtocol]:
+    """Every tensor of a model: initializers and attributes, in subgraphs and functions too."""
+    yield from _initializers(model.graph)
+    for graph in (model.graph, *model.functions.values()):
+        for node in graph.all_nodes():
+            for attribute in node.attributes.values():
+                if attribute.value is None:  # a reference to a function's attribute
+                    continue
+                if attribute.type == ir.AttributeType.TENSOR:
+                    yield attribute.value
+                elif attribute.type == ir.AttributeType.TENSORS:
+                    yield from attribute.value
+                elif attribute.type == ir.AttributeType.GRAPH:
+                    yield from _initializers(attribute.value)
+                elif attribute.type == ir.AttributeType.GRAPHS:
+                    for body in attribute.value:
+                        yield from _initializers(body)
+
+
+def _initializers(graph: ir.Graph) -> Iterator[ir.TensorProtocol]:
+    return (v.const_value for v in graph.initializers.values() if v.const_value is not None)
+
+
+def external_tensors(model: ir.Model) -> list[ir.ExternalTensor]:
+    """Every tensor whose data is in a file of its own."""
+    return [tensor for tensor in tensors(model) if isinstance(tensor, ir.ExternalTensor)]
+
+
+def locations(model: ir.Model) -> list[str]:
+    """The data files a model refers to, relative to its folder, each once, sorted."""
+    return sorted({os.fspath(tensor.location) for tensor in external_tensors(model)})
+
+
+def check(model: ir.Model) -> None:
+    """Hold every external tensor against its file, without reading it.
+
+    Raises:
+        ExternalDataError: the location is absolute, contains "..", leaves the tensor's `base_dir` through a symbolic
+            link, is missing, no regular file, or has several hard links (onnx refuses those too); or the tensor's
+            range does not fit its dtype and shape, or lies beyond the end of the file.
+    """
+    sizes: dict[tuple[str, str], int] = {}
+    for tensor in external_tensors(model):
+        key = (os.fspath(tensor.base_dir) or ".", os.fspath(tensor.location))
+        try:
+            if key not in sizes:
+                sizes[key] = _file_size(*key)
+            _check_range(tensor, sizes[key])
+        except _Refused as refused:
+            raise ExternalDataError(f"external data of tensor {tensor.name!r}: {key[1]!r} {refused}") from None
+
+
+class _Refused(Exception):
+    """Why a reference is refused: the rest of a sentence that begins with the file's name."""
+
+
+def _file_size(folder: str, location: str) -> int:
+    windows = pathlib.PureWindowsPath(location)  # knows both separators, and drives
+    if not location or os.path.isabs(location) or windows.drive or windows.root:
+        raise _Refused("is not a path relative to the model's folder")
+    if ".." in windows.parts:
+        raise _Refused("leaves the model's folder ('..')")
+    try:
+        inside, real = os.path.realpath(folder), os.path.realpath(os.path.join(folder, location))
+        if os.path.commonpath([inside, real]) != inside:
+            raise _Refused("leaves the model's folder through a symbolic link; copy the file beside the model")
+        status = os.stat(real)
+    except FileNotFoundError:
+        raise _Refused(f"does not exist in {folder!r}; put the file beside the model") from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        raise _Refused(f"cannot be read: {error}") from None
+    if not stat.S_ISREG(status.st_mode):
+        raise _Refused("is not a regular file")
+    if status.st_nlink > 1:
+        raise _Refused(f"has {status.st_nlink} hard links, which onnx refuses; make it a copy of its own")
+    if not os.access(real, os.R_OK):
+        raise _Refused("cannot be read: permission denied")
+    return status.st_size
+
+
+def _check_range(tensor: ir.ExternalTensor, size: int) -> None:
+    dims = tensor.shape.numpy()
+    if tensor.dtype in (ir.DataType.STRING, ir.DataType.UNDEFINED) or any(dim < 0 for dim in dims):
+        raise _Refused(f"cannot hold a tensor of type {tensor.dtype.name} and shape {list(dims)}")
+    offset, needed = tensor.offset or 0, tensor.nbytes
+    if offset < 0 or offset + needed > size:
+        raise _Refused(f"ends at byte {size:,}, the tensor at {offset + needed:,}; the file is incomplete or another one")
+    if tensor.length is not None and tensor.length != needed:
+        raise _Refused(f"holds {tensor.length:,} bytes of it, its dtype and shape need {needed:,}")

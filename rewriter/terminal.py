@@ -1,0 +1,124 @@
+"""The report as text for people: fits 100 columns, plain when it does not go to a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import IO
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from rewriter.report import Fused, Report
+from rewriter.timing import Timing
+
+WIDTH = 100
+MOST_PLACES = 20  # lines an operator gets; --json has them all
+
+
+class Terminal:
+    """Writes to one stream. Whatever comes from a model is escaped: no control character of it reaches the stream."""
+
+    def __init__(self, file: IO[str]):
+        console = Console(file=file, highlight=False, soft_wrap=False, emoji=False, markup=False)
+        console.width = min(console.width, WIDTH) if console.is_terminal else WIDTH
+        self._console = console
+        self._encoding = getattr(file, "encoding", None) or "utf-8"
+
+    def line(self, *parts: str | tuple[str, str], wrap: bool = True) -> None:
+        """A line of strings and (string, style) pairs; longer ones are wrapped, unless they must stay one line."""
+        text = Text()
+        for part in parts:
+            content, style = part if isinstance(part, tuple) else (part, "")
+            text.append(self.printable(content), style)
+        self._console.print(text, soft_wrap=not wrap)
+
+    def table(self, header: Iterable[str], rows: Iterable[Iterable[object]], numbers: Iterable[int] = ()) -> None:
+        """Columns without lines; those in `numbers` are flush right, the last takes what room is left."""
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", show_edge=False)
+        for index, title in enumerate(header):
+            table.add_column(title, justify="right" if index in numbers else "left", overflow="fold")
+        for row in rows:
+            table.add_row(*(Text(self.printable(str(cell))) for cell in row))
+        self._console.print(table)
+
+    def printable(self, text: str) -> str:
+        """`text` with everything escaped that is not a visible character, or not in the stream's encoding."""
+        text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+        return text.encode(self._encoding, "backslashreplace").decode(self._encoding)
+
+
+def summary(terminal: Terminal, report: Report, source: str, target: str | None) -> None:
+    """What was fused, where, and what became of the model's size."""
+    wrote = f" -> {target}" if target else " (dry run: nothing is written)"
+    terminal.line((source + wrote, "bold"))
+    rows = list(_fused_rows(report))
+    if rows:
+        terminal.table(("operator", "count", "where", "what it was"), rows, numbers=(1,))
+    else:
+        terminal.line("nothing to fuse", "; the output is the input, byte for byte" if target else "")
+    if report.changed:
+        terminal.line(f"nodes {report.nodes_before:,} -> {report.nodes_after:,}, "
+                      f"size {_bytes(report.bytes_before)} -> {_bytes(report.bytes_after)}")
+    if report.ir_version_after != report.ir_version_before:
+        terminal.line(f"ir_version {report.ir_version_before} -> {report.ir_version_after}, where functions begin")
+    for warning in report.warnings:
+        terminal.line(("warning: ", "yellow"), warning)
+
+
+def explanation(terminal: Terminal, report: Report) -> None:
+    """Every near miss: where it is, why it was left alone, and the tensor at fault."""
+    for miss in report.missed:
+        where = f"{miss.node or 'a node without a name'} ({miss.op_type})" + _scope(miss.scope)
+        terminal.line((f"no {miss.pattern}", "yellow"), f" at {where}")
+        terminal.line(f"    {miss.reason}", f"; tensor {miss.tensor}" if miss.tensor else "")
+
+
+def timing(terminal: Terminal, result: Timing) -> None:
+    """The ratio with its interval, and under which conditions it was measured."""
+    pace = f"{1 / result.ratio:.2f} times as fast" if result.ratio < 1 else f"{result.ratio:.2f} times as long"
+    if result.low <= 1 <= result.high:
+        pace = "no difference beyond noise"
+    terminal.line(("time ", "bold"), f"fused / unfused {result.ratio:.3f} (95% {result.low:.3f} to {result.high:.3f}): ",
+                  (pace, "bold"))
+    terminal.line(f"    median {_seconds(result.unfused)} -> {_seconds(result.fused)}, {result.rounds} interleaved "
+                  f"rounds, {_plural(result.threads, 'thread', 'threads')}, stock ONNX Runtime {result.runtime}")
+    terminal.line("    inputs: " + ", ".join(f"{name} {kind}{list(shape)}" for name, kind, shape in result.inputs))
+    if result.assumed:
+        dims = " ".join(f"--dim {name}={size}" for name, size in result.assumed.items())
+        terminal.line(f"    sizes the model leaves open were taken as: {dims}")
+
+
+def _fused_rows(report: Report):
+    by_operator: dict[str | None, list[Fused]] = {}
+    for fused in report.fused:
+        by_operator.setdefault(fused.operator, []).append(fused)
+    for operator, places in by_operator.items():
+        count = report.count(operator) if operator else len(places)
+        if not count:  # all became part of a larger one
+            continue
+        for index, fused in enumerate(places[:MOST_PLACES]):
+            first = index == 0
+            yield (operator or "(removed)") if first else "", count if first else "", \
+                (fused.node or fused.tensor) + _scope(fused.scope), fused.note
+        if len(places) > MOST_PLACES:
+            yield "", "", f"and {len(places) - MOST_PLACES:,} more", ""
+
+
+def _scope(path: str) -> str:
+    return "" if path == "graph" else f" in {path.removeprefix('graph/')}"
+
+
+def _plural(count: int, one: str, many: str) -> str:
+    return f"{count:,} {one if count == 1 else many}"
+
+
+def _bytes(size: int | None) -> str:
+    return "unknown" if size is None else f"{size:,} bytes"
+
+
+def _seconds(value: float) -> str:
+    for unit, factor in (("s", 1.0), ("ms", 1e3)):
+        if value * factor >= 1:
+            return f"{value * factor:.3g} {unit}"
+    return f"{value * 1e6:.3g} us"
