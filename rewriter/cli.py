@@ -1,4 +1,4 @@
-"""The command line. `main` returns the exit code and keeps no state, so it can be called in a process as often as liked."""
+"""The command line. `main` returns the exit code and keeps no state: a process may call it as often as it likes."""
 
 from __future__ import annotations
 
@@ -15,6 +15,10 @@ from rewriter.fusing import choose_patterns, rewrite_file
 from rewriter.opening import Opened, open_model
 from rewriter.report import Report
 
+DESCRIPTION = """\
+Find affine grids, samplers and rotations in an exported ONNX model by what they compute, and replace
+each by one node that runs faster. What cannot be proven to be one is left alone.
+"""
 EXAMPLES = """\
 examples:
   python -m rewriter model.onnx fused.onnx             fuse, and say what was fused
@@ -135,9 +139,8 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     codes = "\n".join(f"  {code:2}  {meaning}" for code, meaning in exit_codes().items())
     parser = _Parser(
-        prog="python -m rewriter", allow_abbrev=False, formatter_class=_help_format, epilog=f"{EXAMPLES}\nexit codes:\n{codes}",
-        description="Find affine grids, samplers and rotations in an exported ONNX model by what they compute, and "
-                    "replace each by one node that runs faster. What cannot be proven is left alone.")
+        prog="python -m rewriter", allow_abbrev=False, formatter_class=_help_format, description=DESCRIPTION,
+        epilog=f"{EXAMPLES}\nexit codes:\n{codes}")
     parser.add_argument("input", help="the model, a .onnx file")
     parser.add_argument("output", nargs="?", help="where to write the fused model; may be the input")
     parser.add_argument("--dry-run", action="store_true", help="find and report, write no model")

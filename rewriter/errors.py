@@ -74,7 +74,7 @@ class RunError(RewriterError):
 
 
 class InternalError(RewriterError):
-    """A bug: a pattern or the engine raised what it must not, or made what onnx.checker refuses. Nothing was written."""
+    """A bug: a pattern or the engine raised what it must not, or made an invalid model. Nothing was written."""
 
     exit_code = 10
     meaning = "a bug of onnx-warpfuse; nothing was written"

@@ -63,44 +63,44 @@ def check(model: ir.Model) -> None:
             if key not in sizes:
                 sizes[key] = _file_size(*key)
             _check_range(tensor, sizes[key])
-        except _Refused as refused:
+        except _RefusedError as refused:
             raise ExternalDataError(f"external data of tensor {tensor.name!r}: {key[1]!r} {refused}") from None
 
 
-class _Refused(Exception):
+class _RefusedError(Exception):
     """Why a reference is refused: the rest of a sentence that begins with the file's name."""
 
 
 def _file_size(folder: str, location: str) -> int:
     windows = pathlib.PureWindowsPath(location)  # knows both separators, and drives
     if not location or os.path.isabs(location) or windows.drive or windows.root:
-        raise _Refused("is not a path relative to the model's folder")
+        raise _RefusedError("is not a path relative to the model's folder")
     if ".." in windows.parts:
-        raise _Refused("leaves the model's folder ('..')")
+        raise _RefusedError("leaves the model's folder ('..')")
     try:
         inside, real = os.path.realpath(folder), os.path.realpath(os.path.join(folder, location))
         if os.path.commonpath([inside, real]) != inside:
-            raise _Refused("leaves the model's folder through a symbolic link; copy the file beside the model")
+            raise _RefusedError("leaves the model's folder through a symbolic link; copy the file beside the model")
         status = os.stat(real)
     except FileNotFoundError:
-        raise _Refused(f"does not exist in {folder!r}; put the file beside the model") from None
+        raise _RefusedError(f"does not exist in {folder!r}; put the file beside the model") from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        raise _Refused(f"cannot be read: {error}") from None
+        raise _RefusedError(f"cannot be read: {error}") from None
     if not stat.S_ISREG(status.st_mode):
-        raise _Refused("is not a regular file")
+        raise _RefusedError("is not a regular file")
     if status.st_nlink > 1:
-        raise _Refused(f"has {status.st_nlink} hard links, which onnx refuses; make it a copy of its own")
+        raise _RefusedError(f"has {status.st_nlink} hard links, which onnx refuses; make it a copy of its own")
     if not os.access(real, os.R_OK):
-        raise _Refused("cannot be read: permission denied")
+        raise _RefusedError("cannot be read: permission denied")
     return status.st_size
 
 
 def _check_range(tensor: ir.ExternalTensor, size: int) -> None:
     dims = tensor.shape.numpy()
     if tensor.dtype in (ir.DataType.STRING, ir.DataType.UNDEFINED) or any(dim < 0 for dim in dims):
-        raise _Refused(f"cannot hold a tensor of type {tensor.dtype.name} and shape {list(dims)}")
+        raise _RefusedError(f"cannot hold a tensor of type {tensor.dtype.name} and shape {list(dims)}")
     offset, needed = tensor.offset or 0, tensor.nbytes
     if offset < 0 or offset + needed > size:
-        raise _Refused(f"ends at byte {size:,}, the tensor at {offset + needed:,}; the file is incomplete or another one")
+        raise _RefusedError(f"ends at byte {size:,}, the tensor at {offset + needed:,}; the file is cut short or another")
     if tensor.length is not None and tensor.length != needed:
-        raise _Refused(f"holds {tensor.length:,} bytes of it, its dtype and shape need {needed:,}")
+        raise _RefusedError(f"holds {tensor.length:,} bytes of it, its dtype and shape need {needed:,}")

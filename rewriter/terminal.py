@@ -79,8 +79,8 @@ def timing(terminal: Terminal, result: Timing) -> None:
     pace = f"{1 / result.ratio:.2f} times as fast" if result.ratio < 1 else f"{result.ratio:.2f} times as long"
     if result.low <= 1 <= result.high:
         pace = "no difference beyond noise"
-    terminal.line(("time ", "bold"), f"fused / unfused {result.ratio:.3f} (95% {result.low:.3f} to {result.high:.3f}): ",
-                  (pace, "bold"))
+    terminal.line(("time ", "bold"), f"fused / unfused {result.ratio:.3f} (95% {result.low:.3f} to {result.high:.3f}): "
+                  , (pace, "bold"))
     terminal.line(f"    median {_seconds(result.unfused)} -> {_seconds(result.fused)}, {result.rounds} interleaved "
                   f"rounds, {_plural(result.threads, 'thread', 'threads')}, stock ONNX Runtime {result.runtime}")
     terminal.line("    inputs: " + ", ".join(f"{name} {kind}{list(shape)}" for name, kind, shape in result.inputs))

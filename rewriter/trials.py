@@ -104,8 +104,8 @@ def trials(scope: Scope, values: Iterable[ir.Value], batches: tuple[int, ...] = 
     spatial = [name for name, is_batch in found.items() if not is_batch]
     batch = itertools.cycle(batches)
     sets = []
-    rows = list(SPATIAL) if spatial else SPATIAL[: len(batches)]
-    for threshold in sorted(thresholds):
+    rows = list(SPATIAL if spatial else SPATIAL[: len(batches)])
+    for threshold in sorted(thresholds if spatial else ()):
         for size in (threshold - 1, threshold, threshold + 1):
             rows += [(size, 9, 5, 6), (7, size, 5, 6)] if size > 1 else []
     for row in rows:

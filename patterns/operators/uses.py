@@ -1,0 +1,49 @@
+"""What is known of the nodes that a body is generated for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import onnx_ir as ir
+
+HALVES = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
+
+
+def dtype_of(node: ir.Node, operands: Sequence[int]) -> ir.DataType:
+    """Of the result: as declared; else as some operand's; else as an earlier run wrote down; else float32."""
+    for value in (node.outputs[0], *(node.inputs[i] for i in operands)):
+        if value is not None and value.dtype is not None:
+            return value.dtype
+    return ir.DataType(node.attributes["dtype"].as_int()) if "dtype" in node.attributes else ir.DataType.FLOAT
+
+
+def size_of(value: ir.Value | None) -> tuple[int, ...] | None:
+    """The numbers in a constant `size`."""
+    tensor = ir.convenience.get_const_tensor(value) if value is not None and not value.is_graph_input() else None
+    return None if tensor is None else tuple(int(n) for n in tensor.numpy().ravel())
+
+
+def planes_of(uses: Iterable[tuple[ir.Value | None, ir.Value | None, Sequence[ir.Value | None]]]) -> set[int]:
+    """Which of 2 and 3 spatial axes occur, from (theta, size, values [N, C or x, spatial...]); both where unknown."""
+    return {d for use in uses for d in _spatial(*use)}
+
+
+def _spatial(theta, size, images) -> tuple[int, ...]:
+    if theta is not None and theta.shape is not None and len(theta.shape) == 3 and isinstance(theta.shape[1], int):
+        return (theta.shape[1],)
+    if (known := size_of(size)) is not None:
+        return (len(known) - 2,)
+    if size is not None and size.shape is not None and len(size.shape) == 1 and isinstance(size.shape[0], int):
+        return (size.shape[0] - 2,)
+    for image in images:
+        if image is not None and image.shape is not None:
+            return (len(image.shape) - 2,)
+    return (2, 3)
+
+
+def write(node: ir.Node, helpers: dict[str, int | float | str], all_helpers: Iterable[str]) -> None:
+    """Set the node's helper attributes, and remove those of an earlier run that the new body does not read."""
+    for name in all_helpers:
+        node.attributes.pop(name, None)
+    for name, value in helpers.items():
+        node.attributes[name] = ir.convenience.convert_attribute(name, value)
