@@ -83,37 +83,40 @@ def _scalar(node: ir.Node, scope: Scope) -> Step | None:
 
 
 def _slice(node: ir.Node, scope: Scope) -> Step | Miss | None:
-    source = node.inputs[0]
+    source, output = node.inputs[0], node.outputs[0]
     samples = list(_slice_samples(node, scope))
-    if not samples:
+    if not samples or isinstance(samples[0], Miss):
+        return samples[0] if samples else None
+    _, _, axes, steps, _ = samples[0]
+    shape = _shape(source, scope) if (steps < 0).any() else scope.shape(source)
+    if shape is not None and not all(-len(shape) <= axis < len(shape) for axis in axes):
         return None
-    axes = samples[0][2]
-    if any(not np.array_equal(sample[2], axes) for sample in samples):
-        return None
-    shape = _shape(source, scope) if any((sample[3] < 0).any() for sample in samples) else scope.shape(source)
     flips, faults = [], []
     for k, axis in enumerate(axes):
         if axis < 0 and shape is None:
             return None
         axis = int(axis) + (len(shape) if axis < 0 else 0)
-        bounds = [(int(starts[k]), int(ends[k]), int(steps[k]), _dim(dims, axis))
-                  for starts, ends, _, steps, dims in samples]
-        if all(step == 1 for _, _, step, _ in bounds):
-            if not _takes_all(bounds):
+        bounds = [Bounds(int(starts[k]), int(ends[k]), "?" if dims is None else dims[axis])
+                  for starts, ends, _, _, dims in samples]
+        if steps[k] == 1:
+            if not all(bound.take_all() for bound in bounds):
                 faults.append(f"the Slice also crops axis {axis}")
+        elif steps[k] != -1:
+            faults.append(f"the Slice has step {steps[k]} on axis {axis}")
+            flips.append(axis)
         elif axis in flips:
             faults.append(f"the Slice names axis {axis} twice")
         else:
             flips.append(axis)
-            faults += [fault] if (fault := _flip_fault(bounds, axis)) else []
+            faults += [f"the Slice {fault}" for fault in [_fault(bounds, axis)] if fault]
     if not flips:
         return None if faults else _step(node, None)
     if faults:
-        return Miss(faults[0], node.outputs[0].name or "")
+        return Miss(faults[0], output.name or "")
     return None if shape is None else _flip(node, len(shape), flips)
 
 
-def _slice_samples(node: ir.Node, scope: Scope) -> Iterator[tuple]:
+def _slice_samples(node: ir.Node, scope: Scope) -> Iterator[tuple | Miss]:
     """(starts, ends, axes, steps, dims): once where they are constants, else under every trial of sizes."""
     source = node.inputs[0]
     if "starts" in node.attributes:  # until opset 9
@@ -121,58 +124,79 @@ def _slice_samples(node: ir.Node, scope: Scope) -> Iterator[tuple]:
         axes = np.array(node.attributes.get_ints("axes", range(len(starts))))
         yield starts, ends, axes, np.ones_like(starts), scope.shape(source)
         return
-    operands = [*node.inputs[1:], None, None][:4]
-    given = [value for value in operands if value is not None]
-    arrays = {value: scope.constant(value) for value in given}
-    if all(array is not None for array in arrays.values()):
-        yield *_filled([arrays.get(value) for value in operands]), scope.shape(source)
+    bounds = node.inputs[1:3]
+    axes, steps = [*node.inputs[3:], None, None][:2]
+    starts, ends = (scope.constant(value) for value in bounds)
+    if steps is None or ((strides := scope.constant(steps)) is not None and (strides > 0).all()):
+        if starts is None or ends is None:
+            return  # a crop, if anything
+        strides = np.ones(len(starts), np.int64)
+    if strides is None:
+        yield Miss("the steps of the Slice are not constant", steps.name or "")
         return
-    steps = operands[3]
-    if steps is None or (arrays[steps] is not None and (arrays[steps] > 0).all()):
-        return  # no flip
-    if all(scope.structural(value) for value in given):
+    axes = np.arange(len(strides)) if axes is None else scope.constant(axes)
+    if axes is None:
+        yield Miss("the axes of the Slice are not constant", node.inputs[3].name or "")
+    elif starts is not None and ends is not None:
+        yield starts, ends, axes, strides, scope.shape(source)
+    elif all(scope.structural(value) for value in bounds):
         try:
-            for trial in scope.trials([*given, source]):
-                arrays = {value: trial.value(value) for value in given}
-                yield *_filled([arrays.get(value) for value in operands]), trial.shape(source)
+            for trial in scope.trials([*bounds, source]):
+                yield *(trial.value(value) for value in bounds), axes, strides, trial.shape(source)
         except EvaluationError:
             return
+    else:
+        yield Miss("the bounds of the Slice depend on data", node.outputs[0].name or "")
 
 
-def _filled(operands: Sequence[np.ndarray | None]) -> list[np.ndarray]:
-    starts, ends, axes, steps = operands
-    return [starts, ends, np.arange(len(starts)) if axes is None else axes,
-            np.ones(len(starts), np.int64) if steps is None else steps]
+@dataclasses.dataclass(frozen=True)
+class Bounds:
+    """Start and end of a Slice on an axis of length `dim`, which is a symbol where it is unknown."""
+
+    start: int
+    end: int
+    dim: Dim
+
+    @property
+    def sized(self) -> bool:
+        return isinstance(self.dim, int)
+
+    def take_all(self) -> bool:
+        return self.start == 0 and (self.end >= FAR or (self.sized and self.end >= self.dim))
+
+    @property
+    def first(self) -> int:
+        """Index of the first element taken with step -1."""
+        return min(self.start + self.dim if self.start < 0 else self.start, self.dim - 1)
+
+    @property
+    def stop(self) -> int:
+        """Index before which it stops, going down."""
+        return max(self.end + self.dim if self.end < 0 else self.end, -1)
 
 
-def _takes_all(bounds) -> bool:
-    return all(start == 0 and (end >= FAR or (isinstance(dim, int) and end >= dim)) for start, end, _, dim in bounds)
-
-
-def _flip_fault(bounds: Sequence[tuple[int, int, int, Dim]], axis: int) -> str | None:
-    """Why a Slice with these (start, end, step, dim) does not reverse a whole axis; None if it does.
+def _fault(bounds: Sequence[Bounds], axis: int) -> str | None:
+    """Why a Slice with step -1 does not reverse a whole axis; None if it does.
 
     Bounds that stay the same while the axis changes its length must lie beyond every length.
     """
-    lengths = {dim for *_, dim in bounds}
-    sized = len(lengths) == 1 and all(isinstance(dim, int) for dim in lengths)
-    starts, ends = ({bound[i] for bound in bounds} for i in (0, 1))
-    for start, end, step, dim in bounds:
-        if step != -1:
-            return f"the Slice has step {step} on axis {axis}"
-        if isinstance(dim, int):
-            first = min(start + dim if start < 0 else start, dim - 1)
-            stop = max(end + dim if end < 0 else end, -1)
-            if first != dim - 1:
-                return f"the Slice reverses axis {axis} from index {first}, not from its last, {dim - 1}"
-            if stop != -1:
-                return (f"the Slice takes nothing of axis {axis}: end {end} means index {stop}" if stop >= first else
-                        f"the Slice drops index {', '.join(map(str, range(min(stop + 1, 3))))}"
-                        f"{'...' if stop > 2 else ''} of axis {axis}: end {end} stops before it")
-    if not sized and len(starts) == 1 and not (starts == {-1} or min(starts) >= FAR):
-        return f"the Slice reverses axis {axis} from index {min(starts)}, not from the last of every length"
-    if not sized and len(ends) == 1 and not max(ends) <= -FAR:
-        return f"the Slice reverses axis {axis} up to end {max(ends)}, which is not before its first index"
+    fixed = len(set(bounds)) == 1 and bounds[0].sized
+    for bound in bounds:
+        if not bound.sized or (bound.first == bound.dim - 1 and bound.stop == -1):
+            continue
+        if not fixed:
+            return f"has computed bounds that do not reverse all of axis {axis} at length {bound.dim}"
+        if bound.first != bound.dim - 1:
+            return f"reverses axis {axis} from index {bound.first}, not from its last, {bound.dim - 1}"
+        if bound.stop >= bound.first:
+            return f"takes nothing of axis {axis}: end {bound.end} means index {bound.stop}"
+        dropped = "index 0" if not bound.stop else f"indices 0 to {bound.stop}"
+        return f"drops {dropped} of axis {axis}: end {bound.end} stops before"
+    starts, ends = ({getattr(bound, name) for bound in bounds} for name in ("start", "end"))
+    if not fixed and len(starts) == 1 and starts != {-1} and min(starts) < FAR:
+        return f"reverses axis {axis} from index {min(starts)}, not from the last of every length"
+    if not fixed and len(ends) == 1 and max(ends) > -FAR:
+        return f"reverses axis {axis} up to end {max(ends)}, which is not before the first of every length"
     return None
 
 
@@ -269,10 +293,6 @@ def _shape(value: ir.Value, scope: Scope) -> tuple[Dim, ...] | None:
     """Dims where known; inside branches and behind foreign operators it takes an evaluation to learn them."""
     shape = scope.shape(value)
     return scope.measured_shape(value) if shape is None else shape
-
-
-def _dim(shape: tuple[Dim, ...] | None, axis: int) -> Dim:
-    return "?" if shape is None else shape[axis]
 
 
 READERS = {

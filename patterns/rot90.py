@@ -24,45 +24,25 @@ Opsets and runtimes
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
+import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
+from patterns.chains import Chain, from_first_motion, lead, moves_on, tail, walk_up
 from patterns.movements import Step, read
 from patterns.operators.rot90 import CUSTOM_ROT_SCALE, ROT90, dims_of
-from patterns.operators.rot90_bodies import NONE, swapped
-from patterns.signed_permutation import SignedPermutation, compose, holds_rotation
+from patterns.operators.rot90_bodies import BEGIN, swapped
+from patterns.signed_permutation import SignedPermutation, holds_rotation
 from rewriter.builder import Builder
-from rewriter.scopes import Scope, is_dead
+from rewriter.scopes import Scope
 from rewriter.vocabulary import Match, Miss
 
 FLOATS = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.FLOAT, ir.DataType.DOUBLE})
 SMALL = 1 << 16  # bytes that another pass moves in a few microseconds
-MOST_SHARED = 16  # steps looked at beyond a value that others need
 SLICE_OPSET = 10  # from which flips are written with inputs
-
-
-@dataclasses.dataclass(frozen=True)
-class Chain:
-    """Steps one behind the other, from the first that moves axes to the last.
-
-    Attributes:
-        steps: in the order of the data.
-        lead: a factor right before them, with what lies between; empty where there is none.
-    """
-
-    steps: tuple[Step, ...]
-    lead: tuple[Step, ...] = ()
-
-    @property
-    def motions(self) -> list[SignedPermutation]:
-        return [step.motion for step in self.steps if step.motion]
-
-    @property
-    def total(self) -> SignedPermutation:
-        return compose(self.motions)
+TURNS = {1: "a quarter turn", 2: "a half turn", 3: "three quarter turns"}
 
 
 class Rot90Pattern:
@@ -75,10 +55,10 @@ class Rot90Pattern:
         last = read(node, scope)
         if isinstance(last, Miss):
             return last if _is_part_of_turn(node, scope) else None
-        if last is None or last.motion is None or _moves_on(last.output, scope):
+        if last is None or last.motion is None or moves_on(last.output, scope):
             return None
-        steps, own = _walk_up(last, scope)
-        chain, whole = _from_first_motion(steps[own:]), _from_first_motion(steps)
+        steps, own = walk_up(last, scope)
+        chain, whole = from_first_motion(steps[own:]), from_first_motion(steps)
         source, total = chain.steps[0].source, chain.total
         if total.rank < 2 or _is_folded(whole.steps[0].source, scope):
             return None
@@ -95,53 +75,6 @@ class Rot90Pattern:
         if len(total.flips) > 2 or (len(chain.motions) > 1 and total.flips and total.moved):
             return Miss(f"no rotation in one plane: {total}", last.output.name or "")
         return None
-
-
-def _walk_up(last: Step, scope: Scope) -> tuple[list[Step], int]:
-    """The steps that lead to `last`, in order, and the index from which on nothing else needs what is in between."""
-    steps, own = [last], None
-    while own is None or len(steps) < own + MOST_SHARED:
-        value = steps[-1].source
-        maker = value.producer()
-        step = read(maker, scope) if maker is not None and maker.graph is last.nodes[0].graph else None
-        if not isinstance(step, Step):
-            break
-        if own is None and _only_user(value) is None:
-            own = len(steps)
-        steps.append(step)
-    return steps[::-1], len(steps) - (own or len(steps))
-
-
-def _from_first_motion(steps: Sequence[Step]) -> Chain:
-    first = next(i for i, step in enumerate(steps) if step.motion)
-    factor = next((i for i in range(first)[::-1] if steps[i].factor is not None), first)
-    return Chain(tuple(steps[first:]), tuple(steps[factor:first]))
-
-
-def _only_user(value: ir.Value) -> ir.Node | None:
-    """The one node that needs a value, if there is just one and the value is no output."""
-    users = [use.node for use in value.uses()]
-    if len(users) > 1:
-        users = [user for user in users if not is_dead(user)]
-    return users[0] if len(users) == 1 and not value.is_graph_output() else None
-
-
-def _steps_down(value: ir.Value, scope: Scope):
-    """The steps behind a value, as long as each is all that needs the one before."""
-    graph = value.graph
-    while (user := _only_user(value)) is not None and user.graph is graph:
-        if user.op_type == "Split":
-            user = next((use.node for piece in user.outputs for use in piece.uses()), user)
-        step = read(user, scope)
-        if not isinstance(step, Step) or step.source is not value:
-            return
-        yield step
-        value = step.output
-
-
-def _moves_on(value: ir.Value, scope: Scope) -> bool:
-    """Whether a later step of the same chain moves axes: the chain is then looked at from there."""
-    return any(step.motion for step in _steps_down(value, scope))
 
 
 def _is_folded(value: ir.Value, scope: Scope) -> bool:
@@ -173,12 +106,13 @@ def _best(chain: Chain) -> tuple[SignedPermutation, ...]:
         return layout, layout.inverse().then(turn).then(layout)
     if not holds_rotation(motions):
         return ()
-    before = sum(motion.cost for motion in motions)
-    if (found := total.rotation_and_flip()) and total.cost < before:
-        return found
     parts = total.spelled()
+    if sum(part.cost for part in parts) >= sum(motion.cost for motion in motions):
+        return ()
+    if found := total.rotation_and_flip():
+        return found
     cancelled = sum(len(motion.flips) for motion in motions) > len(total.flips)
-    return parts if cancelled and len(parts) <= len(motions) and total.cost < before else ()
+    return parts if cancelled and len(parts) <= len(motions) else ()
 
 
 def _across(whole: Chain, chain: Chain, scope: Scope) -> Match | Miss | None:
@@ -200,21 +134,87 @@ def _across(whole: Chain, chain: Chain, scope: Scope) -> Match | Miss | None:
 
 
 def _match(chain: Chain, parts: Sequence[SignedPermutation], scope: Scope) -> Match | Miss:
-    first, last = chain.steps[0], chain.steps[-1]
-    dtype = scope.dtype(last.output) or scope.dtype(first.source)
+    """The replacement of a chain by these parts, with a factor taken in where one fits."""
+    last = chain.steps[-1]
+    dtype = scope.dtype(last.output) or scope.dtype(chain.steps[0].source)
     turns = any(part.rotation() for part in parts)
     if dtype is None and turns:
         return Miss("the dtype of what is turned is unknown", last.output.name or "")
-    if not turns and parts and scope.opset < SLICE_OPSET:
-        return Miss(f"flips that cancel, in a form that opset {scope.opset} has no words for", last.output.name or "")
+    if parts and not turns and scope.opset < SLICE_OPSET:
+        return Miss(f"flips that cancel, but opset {scope.opset} writes them in another way", last.output.name or "")
     inner = [step for step in chain.steps if step.factor is not None]
-    tail = _tail(last, scope)
-    lead = () if chain.lead and _takes_factors(chain.lead[0].source.producer()) else chain.lead
-    scale, covers, factors = None, list(chain.steps), inner
-    for step, more, among in ((*((step, (), inner) for step in inner)),
-                              *(((tail[-1], tail, [*inner, tail[-1]]),) if tail else ()),
-                              *(((lead[0], lead, [lead[0], *inner]),) if lead else ())) if turns else ():
-        scale = _exact_factor(step, dtype, scope)
-        if scale is not None:
-            covers, factors = [*covers, *more], among
-            break
+    before, behind = lead(chain), tail(last, scope)
+    options = [((), step, ()) for step in inner]
+    options += [((), behind[-1], behind)] if behind else []
+    options += [(before, before[0], ())] if before else []
+    exact = ((*option, number) for option in options
+             if turns and (number := _exact_factor(option[1], dtype, scope)) is not None)
+    before, absorbed, behind, scale = next(exact, ((), None, (), None))
+    steps = [*before, *chain.steps, *behind]
+    factors = [step for step in steps if step.factor is not None]
+    at = factors.index(absorbed) if absorbed else 0
+    source = steps[0].source
+
+    def build(builder: Builder) -> ir.Value:
+        value, shape = source, scope.declared_shape(source)
+        for step in factors[:at]:
+            value = _scaled(builder, step, value, dtype, shape)
+        for part in parts:
+            shape = shape and ir.Shape([shape[axis] for axis in part.perm])
+            value = _moved(builder, part, value, dtype, shape, scale)
+        for step in factors[at + (absorbed is not None):]:
+            value = _scaled(builder, step, value, dtype, shape)
+        return value
+
+    operator = None if not turns else ROT90.name if scale is None else CUSTOM_ROT_SCALE.name
+    covers = [node for step in steps for node in step.nodes]
+    return Match(steps[-1].output, build, covers, operator, _note(parts, scale, steps, factors))
+
+
+def _note(parts: Sequence[SignedPermutation], scale: float | None, steps: Sequence[Step], factors) -> str:
+    words = [f"{TURNS[found[0]]} in the plane of axes {found[1][0]} and {found[1][1]}" if (found := part.rotation())
+             else str(part) for part in parts] or ["movements that cancel"]
+    if scale is not None:
+        words.append(f"times {scale:g}")
+    elif factors:
+        words.append(f"{factors[0].nodes[0].op_type} stays")
+    return f"{', '.join(words)}, from {len(steps)} node{'s' * (len(steps) > 1)}"
+
+
+def _exact_factor(step: Step, dtype: ir.DataType, scope: Scope) -> float | None:
+    """The number a Mul or Div multiplies by, if a float32 attribute rounded to dtype gives the same products."""
+    if dtype not in FLOATS:
+        return None
+    number = float(scope.constant(step.factor).astype(np.float64).item())
+    if step.nodes[0].op_type == "Div":
+        if not np.isfinite(number) or abs(np.frexp(number)[0]) != 0.5:
+            return None
+        number = 1 / number
+    kind = dtype.numpy()
+    normal = number == 0 or abs(number) >= float(max(ml_dtypes.finfo(kind).tiny, np.finfo(np.float32).tiny))
+    exact = all(float(np.float64(number).astype(t)) == number for t in (kind, np.float32))
+    return number if np.isfinite(number) and normal and exact else None
+
+
+def _scaled(builder: Builder, step: Step, value: ir.Value, dtype, shape) -> ir.Value:
+    node = step.nodes[0]
+    operands = [value if operand is step.source else operand for operand in node.inputs]
+    return builder.op(node.op_type, operands, dtype=dtype, shape=shape)
+
+
+def _moved(builder: Builder, part: SignedPermutation, value: ir.Value, dtype, shape, scale: float | None) -> ir.Value:
+    found, rank = part.rotation(), part.rank
+    if found is None:
+        if part.moved:
+            return builder.op("Transpose", [value], dtype=dtype, shape=shape, perm=list(part.perm))
+        axes = np.array(sorted(part.flips), np.int64)
+        back = builder.constant(np.full_like(axes, -1), "back")
+        begin = builder.constant(np.full_like(axes, BEGIN), "begin")
+        operands = [value, back, begin, builder.constant(axes, "axes"), back]
+        return builder.op("Slice", operands, dtype=dtype, shape=shape)
+    turn, plane = found
+    helper = {"perm": swapped(plane, rank)}
+    if scale is None:
+        return builder.custom("Rot90", [value], dtype=dtype, shape=shape, k=turn, axes=list(plane), **helper)
+    return builder.custom("CustomRotScale", [value], dtype=dtype, shape=shape, rotations=turn, scale_factor=scale,
+                          dims=dims_of(plane, rank), **helper)

@@ -96,7 +96,7 @@ class SignedPermutation:
 
     @property
     def cost(self) -> int:
-        """Of making it as one node that flips or as one Transpose (a turn: as both)."""
+        """Of one node that flips, one Transpose, or both behind each other."""
         flips = (COST_INNER_FLIP if self.rank - 1 in self.flips else COST_FLIP) if self.flips else 0
         return flips + (COST_TRANSPOSE if self.moved else 0)
 
@@ -120,9 +120,9 @@ def compose(parts: Sequence[SignedPermutation]) -> SignedPermutation:
 
 
 def holds_rotation(parts: Sequence[SignedPermutation]) -> bool:
-    """Whether some of the parts, next to each other, make a rotation."""
+    """Whether some of the parts, up to a dozen next to each other, make a rotation."""
     for i, total in enumerate(parts):
-        for part in (None, *parts[i + 1:]):
+        for part in (None, *parts[i + 1:i + 12]):
             total = total if part is None else total.then(part)
             if total.rotation():
                 return True

@@ -6,21 +6,24 @@ import onnx
 import onnx_ir as ir
 from google.protobuf.message import Message
 
+from rewriter.external import initializers
+
 LARGEST = 1 << 30  # bytes; models above are checked without their weights. Protobuf itself ends at 2 GiB.
 LIGHT = 1 << 10  # bytes; tensors up to here always stay
 _HOLDERS = frozenset({"ModelProto", "GraphProto", "FunctionProto", "NodeProto", "AttributeProto"})
 
 
-def complaint(proto: onnx.ModelProto, data: bytes | None = None) -> str | None:
+def complaint(proto: onnx.ModelProto, data: bytes | None = None, *, largest: int = LARGEST) -> str | None:
     """What the checker has against `proto`, in one line, or None. `data` is its serialized form where there is one.
 
-    External tensors are left out: the checker would look for their files in the working directory.
+    Without `data`, a model of more than `largest` bytes is checked without its weights. External tensors are left out
+    always: the checker would look for their files in the working directory.
     """
-    if data is None and byte_size(proto) <= LARGEST:
+    if data is None and byte_size(proto) <= largest:
         data = proto.SerializeToString()
     if data is None or b"location" in data:  # the key of an external tensor's file name
         lean = onnx.ModelProto()
-        _copy_lean(proto, lean, LARGEST if data is not None else LIGHT)
+        _copy_lean(proto, lean, largest if data is not None else LIGHT)
         data = lean.SerializeToString()
     try:
         onnx.checker.check_model(data)
@@ -40,7 +43,7 @@ def complaint_ir(model: ir.Model) -> str | None:
 def lean_proto(model: ir.Model) -> onnx.ModelProto:
     """A ModelProto of everything but the larger weights, whose tensors keep name and dtype and have no elements."""
     lean = model.clone()
-    for value in _all_initializers(lean):
+    for value in initializers(lean):
         tensor = value.const_value
         if tensor is not None and (isinstance(tensor, ir.ExternalTensor) or tensor.nbytes > LIGHT):
             empty = onnx.TensorProto(name=value.name, data_type=tensor.dtype.value, dims=[0])
@@ -54,15 +57,6 @@ def byte_size(proto: onnx.ModelProto) -> float:
         return proto.ByteSize()
     except Exception:  # EncodeError or ValueError, as the version goes
         return float("inf")
-
-
-def _all_initializers(model: ir.Model):
-    yield from model.graph.initializers.values()
-    for graph in (model.graph, *model.functions.values()):
-        for node in graph.all_nodes():
-            for attribute in node.attributes.values():
-                if attribute.type == ir.AttributeType.GRAPH and attribute.value is not None:
-                    yield from attribute.value.initializers.values()
 
 
 def _copy_lean(source: Message, target: Message, most: int) -> None:

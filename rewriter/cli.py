@@ -112,7 +112,8 @@ def _show(options: argparse.Namespace, report: Report, timing) -> None:
 
 def _document(options: argparse.Namespace, report: Report, timing) -> dict:
     document = {"rewriter": __version__, "input": options.input,
-                "output": None if options.dry_run else options.output, "changed": report.changed, **report.to_dict()}
+                "output": None if options.dry_run else options.output, "dry_run": options.dry_run,
+                "changed": report.changed, **report.to_dict()}
     if timing is not None:
         document["time"] = vars(timing)
     return document

@@ -13,11 +13,12 @@ from collections.abc import Iterator
 import onnx_ir as ir
 
 from rewriter.errors import ExternalDataError
+from rewriter.graphs import bodies
 
 
 def tensors(model: ir.Model) -> Iterator[ir.TensorProtocol]:
     """Every tensor of a model: initializers and attributes, in subgraphs and functions too."""
-    yield from _initializers(model.graph)
+    yield from (value.const_value for value in initializers(model) if value.const_value is not None)
     for graph in (model.graph, *model.functions.values()):
         for node in graph.all_nodes():
             for attribute in node.attributes.values():
@@ -27,15 +28,15 @@ def tensors(model: ir.Model) -> Iterator[ir.TensorProtocol]:
                     yield attribute.value
                 elif attribute.type == ir.AttributeType.TENSORS:
                     yield from attribute.value
-                elif attribute.type == ir.AttributeType.GRAPH:
-                    yield from _initializers(attribute.value)
-                elif attribute.type == ir.AttributeType.GRAPHS:
-                    for body in attribute.value:
-                        yield from _initializers(body)
 
 
-def _initializers(graph: ir.Graph) -> Iterator[ir.TensorProtocol]:
-    return (v.const_value for v in graph.initializers.values() if v.const_value is not None)
+def initializers(model: ir.Model) -> Iterator[ir.Value]:
+    """The initializers of every graph of a model."""
+    yield from model.graph.initializers.values()
+    for graph in (model.graph, *model.functions.values()):
+        for node in graph.all_nodes():
+            for body in bodies(node):
+                yield from body.initializers.values()
 
 
 def external_tensors(model: ir.Model) -> list[ir.ExternalTensor]:
@@ -101,6 +102,6 @@ def _check_range(tensor: ir.ExternalTensor, size: int) -> None:
         raise _RefusedError(f"cannot hold a tensor of type {tensor.dtype.name} and shape {list(dims)}")
     offset, needed = tensor.offset or 0, tensor.nbytes
     if offset < 0 or offset + needed > size:
-        raise _RefusedError(f"ends at byte {size:,}, the tensor at {offset + needed:,}; the file is cut short or another")
+        raise _RefusedError(f"ends at byte {size:,}, the tensor at {offset + needed:,}; it is cut short, or another")
     if tensor.length is not None and tensor.length != needed:
         raise _RefusedError(f"holds {tensor.length:,} bytes of it, its dtype and shape need {needed:,}")

@@ -34,7 +34,7 @@ def serialize(proto: onnx.ModelProto) -> bytes:
     try:
         return proto.SerializeToString(deterministic=True)
     except Exception as error:  # EncodeError or ValueError, as the version goes
-        raise OutputError(f"the fused model exceeds protobuf's 2 GiB ({error}); keep weights in external data") from None
+        raise OutputError("the fused model exceeds protobuf's 2 GiB; move weights to external data") from error
 
 
 def save(data: bytes, output: str | os.PathLike, *, folder: str = "", locations: Iterable[str] = (),

@@ -40,7 +40,9 @@ class Terminal:
             table.add_column(title, justify="right" if index in numbers else "left", overflow="fold")
         for row in rows:
             table.add_row(*(Text(self.printable(str(cell))) for cell in row))
-        self._console.print(table)
+        with self._console.capture() as lines:
+            self._console.print(table)
+        self._console.file.write("".join(line.rstrip() + "\n" for line in lines.get().splitlines()))
 
     def printable(self, text: str) -> str:
         """`text` with everything escaped that is not a visible character, or not in the stream's encoding."""
@@ -79,8 +81,8 @@ def timing(terminal: Terminal, result: Timing) -> None:
     pace = f"{1 / result.ratio:.2f} times as fast" if result.ratio < 1 else f"{result.ratio:.2f} times as long"
     if result.low <= 1 <= result.high:
         pace = "no difference beyond noise"
-    terminal.line(("time ", "bold"), f"fused / unfused {result.ratio:.3f} (95% {result.low:.3f} to {result.high:.3f}): "
-                  , (pace, "bold"))
+    interval = f"{result.low:.3f} to {result.high:.3f}"
+    terminal.line(("time ", "bold"), f"fused / unfused {result.ratio:.3f} (95% {interval}): ", (pace, "bold"))
     terminal.line(f"    median {_seconds(result.unfused)} -> {_seconds(result.fused)}, {result.rounds} interleaved "
                   f"rounds, {_plural(result.threads, 'thread', 'threads')}, stock ONNX Runtime {result.runtime}")
     terminal.line("    inputs: " + ", ".join(f"{name} {kind}{list(shape)}" for name, kind, shape in result.inputs))

@@ -43,10 +43,12 @@ def flatten(function: OnnxFunction, pieces: Sequence[OnnxFunction], helpers: Col
     body, bodies = function.to_function_proto(), {p.name: p.to_function_proto() for p in pieces}
     nodes: list[onnx.NodeProto] = []
     _write(body, {}, {}, "", bodies, nodes)
+    # a body that consists of calls alone does not import ai.onnx, its pieces do
+    imports = {o.domain: o for b in (body, *bodies.values()) for o in b.opset_import if o.domain == ""}
     read = {a.ref_attr_name for node in nodes for a in node.attribute}
     return helper.make_function(
         body.domain, body.name, body.input, body.output, nodes,
-        opset_imports=[o for o in body.opset_import if o.domain == ""],
+        opset_imports=list(imports.values()),
         attributes=[name for name in body.attribute if name not in helpers or name in read],
         doc_string=f"{MARK}: {text}",
     )

@@ -1,45 +1,121 @@
-"""The grid as a wide product: grid[n] = A @ B[n] with long rows, and no base grid.
+"""The grid as a wide product, grid[n] = A @ B[n], in pieces for `flat.flatten`.
 
-    A [D*H, d]      rows (1, y[, z])
-    B [n, d, W*d]   rows x_w * theta[:, 0] + theta[:, d], theta[:, 1][, theta[:, 2]], repeated along W
+    A [N or 1, D*H, d]   rows (1, y_h[, z_d]); its leading axis is size[0], which broadcasts against theta's batch
+    B [N or 1, d, W*d]   row 0 holds theta[c, 0] * x_w + theta[c, d] at (w, c), row k holds theta[c, k]
 
-so that (A @ B)[h, (w, c)] = theta[c, 0] * x_w + theta[c, 1] * y_h [+ theta[c, 2] * z_d] + theta[c, d]. B itself is a
-product, K^T @ theta^T, whose K is made of x alone. Where `size` is constant ONNX Runtime folds A and K when it loads
-the model and four nodes are left: FusedMatMul, Reshape, MatMul, Reshape. A leading axis of A broadcasts size[0].
+A has long rows to fill and no base grid to read. B itself is a product, K @ theta^T, whose K is made of x alone.
+Where `size` is constant, ONNX Runtime folds A and K when it loads the model and four nodes are left: FusedMatMul,
+Reshape, MatMul, Reshape.
 """
 
 from __future__ import annotations
 
 import numpy as np
 import onnx
+from onnx import numpy_helper
 from onnxscript import OnnxFunction, script
 from onnxscript.values import Opset
 
-from patterns.operators.flat import PIECES, floats, integer, ints
+from patterns.operators.flat import PIECES, integer, ints
 
-FLOAT = onnx.TensorProto.FLOAT
-X, Y, Z = integer(-1), integer(-2), integer(-3)  # where the extents of these axes are in `size`
-ONE, TWO, ONE_FLOAT = integer(1), integer(2), floats(1.0)
+ZERO, ONE, TWO = integer(0), integer(1), integer(2)
+X, Y, Z = integer(-1), integer(-2), integer(-3)  # where `size` holds the extents of these axes
 V0, V1, V2, V3, V4, V5 = (ints(n) for n in range(6))
-V00, V01, V02, V03, V11, V30, COLUMN = ints(0, 0), ints(0, 1), ints(0, 2), ints(0, 3), ints(1, 1), ints(3, 0), ints(-1, 1)
+V00, V11, V30, COLUMN, BACK = ints(0, 0), ints(1, 1), ints(3, 0), ints(-1, 1), ints(-1)
 
 
-def _unit(shape: tuple[int, ...], *ones: tuple[int, ...]) -> onnx.TensorProto:
-    array = np.zeros(shape, np.float32)
-    array[tuple(zip(*ones))] = 1
-    return floats(array)
-
-
-def pieces(op: Opset, dims: set[int], double: bool) -> dict[str, OnnxFunction]:
-    """`rows`, `columns`, `extent` and `shape` for the number of spatial axes in `dims`, and all that they call.
+def pieces(op: Opset, dims: set[int], double: bool) -> tuple[OnnxFunction, ...]:
+    """(rows, columns, shape), which make A, B and the grid's shape; then all that these call.
 
     Args:
-        double: whether the attribute `compute` says in which dtype to compute; else it is float32.
+        op: of the model.
+        dims: how many spatial axes the uses have, {2}, {3} or {2, 3}.
+        double: whether some use computes in float64. The attribute `compute` then says which.
     """
-    plane, volume, early = dims == {2}, dims == {3}, op.version < 12
+    plane, mixed, early = dims == {2}, len(dims) > 1, op.version < 12
     d = 2 if plane else 3
-    along_x = _unit((d + 1, d, 1), (0, 0, 0))
-    fixed = _unit((d + 1, d, 1), (d, 0, 0), *((k, k, 0) for k in range(1, d)))
-    first, second, third = (_unit((d, 1) if plane else (3, 1, 1), (k, 0) if plane else (k, 0, 0)) for k in range(3 if d == 3 else 2)) if d == 3 else (  # noqa
-        _unit((2, 1), (0, 0)), _unit((2, 1), (1, 0)), None)
-    raise NotImplementedError
+    real = onnx.TensorProto.DOUBLE if double else onnx.TensorProto.FLOAT
+
+    def units(*places: tuple[int, ...], shape: tuple[int, ...]) -> onnx.TensorProto:
+        array = np.zeros(shape, np.float64 if double else np.float32)
+        array[tuple(zip(*places))] = 1
+        return numpy_helper.from_array(array)
+
+    unit = units((), shape=())
+    a_ones, a_y = (units((k,) + (0,) * (d - 1), shape=(d,) + (1,) * (d - 1)) for k in (0, 1))
+    a_z = units((2, 0, 0), shape=(3, 1, 1))
+    k_x = units((0, 0, 0), shape=(d + 1, d, 1))
+    k_rest = units((d, 0, 0), *((k, k, 0) for k in range(1, d)), shape=(d + 1, d, 1))
+    v_d = ints(d)
+
+    @script(PIECES, default_opset=op)
+    def coordinates(n, align_corners: int):
+        """[n]: (2i + 1 - n) / max(n - align_corners, 1)."""
+        odd = op.Range(op.Sub(op.Constant(value=ONE), n), n, op.Constant(value=TWO))
+        if early:  # an integer reaches the arithmetic only through another operator's attribute
+            kept = op.CumSum(op.Constant(value=V1), op.Constant(value=ZERO), exclusive=align_corners)
+            span = op.Add(op.Sub(n, op.Constant(value=ONE)), kept)
+        else:
+            span = op.Sub(n, op.Constant(value_int=align_corners))
+        return op.Div(op.Cast(odd, to=real), op.Max(op.Cast(span, to=real), op.Constant(value=unit)))
+
+    @script(PIECES, default_opset=op)
+    def spatial(size):
+        """[d]: ([D,] H, W)."""
+        return op.Slice(size, op.Constant(value=V2), op.Constant(value=V5))
+
+    @script(PIECES, default_opset=op)
+    def axes(size):
+        """[1]: d."""
+        if mixed:
+            result = op.Sub(op.Shape(size), op.Constant(value=V2))
+        else:
+            result = op.Constant(value=v_d)
+        return result
+
+    @script(PIECES, default_opset=op)
+    def shape(size):
+        """[d + 2]: of the grid, its batch to be copied."""
+        return op.Concat(op.Constant(value=V0), spatial(size), axes(size), axis=0)
+
+    @script(PIECES, default_opset=op)
+    def rows(size, align_corners: int, compute: int):
+        """A."""
+        y = coordinates(op.Gather(size, op.Constant(value=Y)), align_corners=align_corners)
+        pair = op.Add(op.Mul(y, op.Constant(value=a_y)), op.Constant(value=a_ones))
+        if plane:
+            transposed = pair
+        else:
+            depths = size
+            if mixed:  # a plane is a volume of depth 1, its z 0
+                depths = op.Concat(op.Constant(value=V1), spatial(size), axis=0)
+            z = coordinates(op.Gather(depths, op.Constant(value=Z)), align_corners=align_corners)
+            column = op.Reshape(z, op.Constant(value=COLUMN))
+            transposed = op.Flatten(op.Add(op.Mul(column, op.Constant(value=a_z)), pair), axis=1)
+            if mixed:
+                transposed = op.Slice(transposed, op.Constant(value=V0), axes(size), op.Constant(value=V0))
+        batch = op.Gather(size, op.Constant(value=V0))
+        result = op.Expand(op.Transpose(transposed, perm=[1, 0]), op.Concat(batch, op.Constant(value=V11), axis=0))
+        if double:
+            result = op.Cast(result, to=compute)
+        return result
+
+    @script(PIECES, default_opset=op)
+    def columns(theta, size, align_corners: int, compute: int):
+        """B."""
+        n = op.Gather(size, op.Constant(value=X))
+        x = coordinates(n, align_corners=align_corners)
+        k = op.Add(op.Mul(x, op.Constant(value=k_x)), op.Constant(value=k_rest))  # [column of theta, row of B, W]
+        if mixed:  # columns x, y, 1 and rows 0, 1 for a plane
+            d = axes(size)
+            head = op.Slice(k, op.Constant(value=V00), op.Concat(d, d, axis=0))
+            last = op.Slice(k, op.Constant(value=V30), op.Concat(op.Constant(value=V4), d, axis=0))
+            k = op.Concat(head, last, axis=0)
+        wide = op.Transpose(op.Flatten(k, axis=1), perm=[1, 0])
+        if double:
+            wide = op.Cast(wide, to=compute)
+        product = op.MatMul(wide, op.Transpose(theta, perm=[0, 2, 1]))
+        length = op.Mul(n, axes(size))
+        return op.Reshape(product, op.Concat(op.Constant(value=V0), axes(size), length, axis=0))
+
+    return rows, columns, shape, coordinates, spatial, axes

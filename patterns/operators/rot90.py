@@ -10,11 +10,12 @@ import onnx_ir as ir
 from onnxscript.values import Opset
 
 from patterns.operators import rot90_bodies as bodies
-from rewriter.functions import MARK
+from patterns.operators.uses import dtype_of, write
 from rewriter.vocabulary import LOWEST_OPSET, Operator
 
 NAMED_AXES = {"width": -1, "height": -2, "depth": -3}
-HELPERS = frozenset({"flip", *(f"{name}_{n}" for name in ("perm", "starts", "ends", "axes", "steps") for n in (1, 2))})
+SUFFIX = "_tensor"  # of helper attributes in the form that opset 11 needs
+TENSORS = frozenset(name + SUFFIX for name in (*bodies.HELPERS, "scale_factor"))
 
 
 def axes_of(dims: str) -> tuple[int, int]:
@@ -49,30 +50,26 @@ def rot_scale(x: np.ndarray, *, rotations: int, scale_factor: float, dims: str) 
 
 def define_rot90(uses: Sequence[ir.Node], opset: int) -> onnx.FunctionProto:
     """The function for these nodes. Writes the helper attributes it reads on them."""
-    return _define(bodies.rot90, uses, opset, lambda node: (
+    return _define(bodies.rot90, ROT90.summary, uses, opset, lambda node: (
         node.attributes.get_int("k", 1), tuple(node.attributes.get_ints("axes", (0, 1)))))
 
 
 def define_rot_scale(uses: Sequence[ir.Node], opset: int) -> onnx.FunctionProto:
     """The function for these nodes. Writes the helper attributes it reads on them."""
     for node in uses:
-        node.attributes.add(ir.AttrInt64("dtype", int(_dtype(node))))
-    return _define(bodies.rot_scale, uses, opset, lambda node: (
+        node.attributes.add(ir.AttrInt64("dtype", int(dtype_of(node, (0,)))))
+    return _define(bodies.rot_scale, CUSTOM_ROT_SCALE.summary, uses, opset, lambda node: (
         node.attributes.get_int("rotations", 1), axes_of(node.attributes.get_string("dims", "height,width"))))
 
 
-def _define(body: Callable, uses: Sequence[ir.Node], opset: int, read: Callable) -> onnx.FunctionProto:
+def _define(body: Callable, text: str, uses: Sequence[ir.Node], opset: int, read: Callable) -> onnx.FunctionProto:
     placed = [(node, *_canonical(*read(node), _rank(node))) for node in uses]
     turns = {turn for _, turn, _ in placed}
     for node, turn, plane in placed:
         rank = _rank(node)
-        for name in HELPERS & node.attributes.keys():
-            del node.attributes[name]
         written = {"perm": bodies.swapped(plane, rank), **bodies.helpers(turn, plane, rank, turns)}
-        for name, ints in written.items():
-            node.attributes.add(ir.AttrInt64s(name, ints))
-    proto = body(Opset("", max(opset, 12)), turns)
-    proto.doc_string = f"{MARK}: {DESCRIPTIONS[proto.name]}"
+        write(node, written, bodies.HELPERS | TENSORS)
+    proto = body(Opset("", max(opset, 12)), turns, text)
     return proto if opset >= 12 else _with_tensors(proto, uses, opset)
 
 
@@ -90,12 +87,6 @@ def _rank(node: ir.Node) -> int:
     if shape is None:
         raise ValueError(f"the rank of {node.outputs[0].name} is unknown")
     return len(shape)
-
-
-def _dtype(node: ir.Node) -> ir.DataType:
-    if "dtype" in node.attributes:
-        return ir.DataType(node.attributes["dtype"].as_int())
-    return node.outputs[0].dtype or node.inputs[0].dtype
 
 
 def _with_tensors(proto: onnx.FunctionProto, uses: Sequence[ir.Node], opset: int) -> onnx.FunctionProto:
@@ -117,11 +108,10 @@ def _with_tensors(proto: onnx.FunctionProto, uses: Sequence[ir.Node], opset: int
             attribute.ref_attr_name = ""
             attribute.t.CopyFrom(ir.to_proto(tensors[0]))
             continue
-        renamed = f"{name}_tensor"
-        attribute.ref_attr_name = renamed
-        proto.attribute.append(renamed)
+        attribute.ref_attr_name = name + SUFFIX
+        proto.attribute.append(name + SUFFIX)
         for use, tensor in zip(uses, tensors):
-            use.attributes.add(ir.AttrTensor(renamed, tensor))
+            use.attributes.add(ir.AttrTensor(name + SUFFIX, tensor))
     return proto
 
 
@@ -172,5 +162,3 @@ CUSTOM_ROT_SCALE = Operator(
     define=define_rot_scale,
     reference=rot_scale,
 )
-
-DESCRIPTIONS = {operator.name: operator.summary for operator in (ROT90, CUSTOM_ROT_SCALE)}

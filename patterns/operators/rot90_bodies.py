@@ -22,104 +22,98 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import onnx
-from onnx import helper
-from onnxscript import script
+from onnxscript import OnnxFunction, script
 from onnxscript.values import Opset
 
+from patterns.operators.flat import PIECES, flatten, ints
 from rewriter.vocabulary import DOMAIN, DOMAIN_VERSION
 
-NONE, ALL = -(2**63), 2**63 - 1  # Slice ends that lie before the first and behind the last element of any axis
+BEGIN, END = -(2**63), 2**63 - 1  # Slice ends before the first and behind the last element of an axis of any length
 OURS = Opset(DOMAIN, DOMAIN_VERSION)
+HELPERS = frozenset({"perm", "flip", *(f"{name}_{n}" for name in ("perm", "starts", "ends", "axes", "steps")
+                                       for n in (1, 2))})  # attributes that only the bodies read, beside `dtype`
 
 
-def _ints(*values: int) -> onnx.TensorProto:
-    return helper.make_tensor("", onnx.TensorProto.INT64, [len(values)], values)
-
-
-BACK, BEGIN = _ints(-1), _ints(NONE)  # starts and steps, ends of one flipped axis
-BACK_2, BEGIN_2 = _ints(-1, -1), _ints(NONE, NONE)  # of two
-
-
-def rot90(op: Opset, turns: set[int]) -> onnx.FunctionProto:
-    """The body for nodes that make these quarter turns (each of 0..3)."""
-    if turns == {1}:
+def rot90(op: Opset, turns: set[int], text: str) -> onnx.FunctionProto:
+    """The body for nodes that make these quarter turns (each of 0..3), described by `text`."""
+    turn = _turn(op, turns)
+    if len(turns) == 1 and 0 not in turns:
         @script(OURS, default_opset=op)
         def Rot90(x, k: int, axes: Sequence[int], perm: Sequence[int], flip: Sequence[int]):
-            back = op.Constant(value=BACK)
-            swapped = op.Transpose(x, perm=perm)
-            return op.Slice(swapped, back, op.Constant(value=BEGIN), op.Constant(value_ints=flip), back)
-    elif turns == {3}:
-        @script(OURS, default_opset=op)
-        def Rot90(x, k: int, axes: Sequence[int], perm: Sequence[int], flip: Sequence[int]):
-            back = op.Constant(value=BACK)
-            flipped = op.Slice(x, back, op.Constant(value=BEGIN), op.Constant(value_ints=flip), back)
-            return op.Transpose(flipped, perm=perm)
-    elif turns == {2}:
-        @script(OURS, default_opset=op)
-        def Rot90(x, k: int, axes: Sequence[int], perm: Sequence[int], flip: Sequence[int]):
-            back = op.Constant(value=BACK_2)
-            return op.Slice(x, back, op.Constant(value=BEGIN_2), op.Constant(value_ints=flip), back)
+            return turn(x, perm=perm, flip=flip)
     else:
         @script(OURS, default_opset=op)
-        def Rot90(x, k: int, axes: Sequence[int], perm: Sequence[int],
+        def Rot90(x, k: int, axes: Sequence[int],
                   perm_1: Sequence[int], starts_1: Sequence[int], ends_1: Sequence[int],
                   axes_1: Sequence[int], steps_1: Sequence[int],
                   perm_2: Sequence[int], starts_2: Sequence[int], ends_2: Sequence[int],
                   axes_2: Sequence[int], steps_2: Sequence[int]):
-            first = op.Transpose(x, perm=perm_1)
-            second = op.Slice(first, op.Constant(value_ints=starts_1), op.Constant(value_ints=ends_1),
-                              op.Constant(value_ints=axes_1), op.Constant(value_ints=steps_1))
-            third = op.Transpose(second, perm=perm_2)
-            fourth = op.Slice(third, op.Constant(value_ints=starts_2), op.Constant(value_ints=ends_2),
-                              op.Constant(value_ints=axes_2), op.Constant(value_ints=steps_2))
-            return op.Identity(fourth)
-    return Rot90.to_function_proto()
+            return op.Identity(turn(
+                x, perm_1=perm_1, starts_1=starts_1, ends_1=ends_1, axes_1=axes_1, steps_1=steps_1,
+                perm_2=perm_2, starts_2=starts_2, ends_2=ends_2, axes_2=axes_2, steps_2=steps_2))
+    return flatten(Rot90, [turn], HELPERS, text)
 
 
-def rot_scale(op: Opset, turns: set[int]) -> onnx.FunctionProto:
+def rot_scale(op: Opset, turns: set[int], text: str) -> onnx.FunctionProto:
     """As `rot90`, then times the factor."""
-    if turns == {1}:
+    turn = _turn(op, turns)
+    if len(turns) == 1 and 0 not in turns:
         @script(OURS, default_opset=op)
-        def CustomRotScale(x, rotations: int, scale_factor: float, dims: str,
-                           perm: Sequence[int], dtype: int, flip: Sequence[int]):
-            back = op.Constant(value=BACK)
-            swapped = op.Transpose(x, perm=perm)
-            turned = op.Slice(swapped, back, op.Constant(value=BEGIN), op.Constant(value_ints=flip), back)
-            return op.Mul(turned, op.Cast(op.Constant(value_float=scale_factor), to=dtype))
-    elif turns == {3}:
-        @script(OURS, default_opset=op)
-        def CustomRotScale(x, rotations: int, scale_factor: float, dims: str,
-                           perm: Sequence[int], dtype: int, flip: Sequence[int]):
-            back = op.Constant(value=BACK)
-            flipped = op.Slice(x, back, op.Constant(value=BEGIN), op.Constant(value_ints=flip), back)
-            turned = op.Transpose(flipped, perm=perm)
-            return op.Mul(turned, op.Cast(op.Constant(value_float=scale_factor), to=dtype))
-    elif turns == {2}:
-        @script(OURS, default_opset=op)
-        def CustomRotScale(x, rotations: int, scale_factor: float, dims: str,
-                           perm: Sequence[int], dtype: int, flip: Sequence[int]):
-            back = op.Constant(value=BACK_2)
-            turned = op.Slice(x, back, op.Constant(value=BEGIN_2), op.Constant(value_ints=flip), back)
-            return op.Mul(turned, op.Cast(op.Constant(value_float=scale_factor), to=dtype))
+        def CustomRotScale(x, rotations: int, scale_factor: float, dims: str, dtype: int,
+                           perm: Sequence[int], flip: Sequence[int]):
+            factor = op.Cast(op.Constant(value_float=scale_factor), to=dtype)
+            return op.Mul(turn(x, perm=perm, flip=flip), factor)
     else:
         @script(OURS, default_opset=op)
-        def CustomRotScale(x, rotations: int, scale_factor: float, dims: str, perm: Sequence[int], dtype: int,
+        def CustomRotScale(x, rotations: int, scale_factor: float, dims: str, dtype: int,
                            perm_1: Sequence[int], starts_1: Sequence[int], ends_1: Sequence[int],
                            axes_1: Sequence[int], steps_1: Sequence[int],
                            perm_2: Sequence[int], starts_2: Sequence[int], ends_2: Sequence[int],
                            axes_2: Sequence[int], steps_2: Sequence[int]):
-            first = op.Transpose(x, perm=perm_1)
-            second = op.Slice(first, op.Constant(value_ints=starts_1), op.Constant(value_ints=ends_1),
-                              op.Constant(value_ints=axes_1), op.Constant(value_ints=steps_1))
-            third = op.Transpose(second, perm=perm_2)
-            fourth = op.Slice(third, op.Constant(value_ints=starts_2), op.Constant(value_ints=ends_2),
-                              op.Constant(value_ints=axes_2), op.Constant(value_ints=steps_2))
-            return op.Mul(fourth, op.Cast(op.Constant(value_float=scale_factor), to=dtype))
-    return CustomRotScale.to_function_proto()
+            turned = turn(x, perm_1=perm_1, starts_1=starts_1, ends_1=ends_1, axes_1=axes_1, steps_1=steps_1,
+                          perm_2=perm_2, starts_2=starts_2, ends_2=ends_2, axes_2=axes_2, steps_2=steps_2)
+            factor = op.Cast(op.Constant(value_float=scale_factor), to=dtype)
+            return op.Mul(turned, factor)
+    return flatten(CustomRotScale, [turn], HELPERS, text)
+
+
+def _turn(op: Opset, turns: set[int]) -> OnnxFunction:
+    """The piece that turns."""
+    back, begin = (ints(*[value] * (1 + (turns == {2}))) for value in (-1, BEGIN))
+    if turns == {1}:
+        @script(PIECES, default_opset=op)
+        def turn(x, perm: Sequence[int], flip: Sequence[int]):
+            one = op.Constant(value=back)
+            return op.Slice(op.Transpose(x, perm=perm), one, op.Constant(value=begin),
+                            op.Constant(value_ints=flip), one)
+    elif turns == {2}:
+        @script(PIECES, default_opset=op)
+        def turn(x, perm: Sequence[int], flip: Sequence[int]):
+            two = op.Constant(value=back)
+            return op.Slice(x, two, op.Constant(value=begin), op.Constant(value_ints=flip), two)
+    elif turns == {3}:
+        @script(PIECES, default_opset=op)
+        def turn(x, perm: Sequence[int], flip: Sequence[int]):
+            one = op.Constant(value=back)
+            flipped = op.Slice(x, one, op.Constant(value=begin), op.Constant(value_ints=flip), one)
+            return op.Transpose(flipped, perm=perm)
+    else:
+        @script(PIECES, default_opset=op)
+        def turn(x, perm_1: Sequence[int], starts_1: Sequence[int], ends_1: Sequence[int],
+                 axes_1: Sequence[int], steps_1: Sequence[int],
+                 perm_2: Sequence[int], starts_2: Sequence[int], ends_2: Sequence[int],
+                 axes_2: Sequence[int], steps_2: Sequence[int]):
+            first = op.Slice(op.Transpose(x, perm=perm_1), op.Constant(value_ints=starts_1),
+                             op.Constant(value_ints=ends_1), op.Constant(value_ints=axes_1),
+                             op.Constant(value_ints=steps_1))
+            return op.Slice(op.Transpose(first, perm=perm_2), op.Constant(value_ints=starts_2),
+                            op.Constant(value_ints=ends_2), op.Constant(value_ints=axes_2),
+                            op.Constant(value_ints=steps_2))
+    return turn
 
 
 def helpers(turn: int, plane: tuple[int, int], rank: int, turns: set[int]) -> dict[str, list[int]]:
-    """The attributes that the body for `turns` needs on a node, beside `perm`.
+    """The attributes that the body for `turns` reads on a node.
 
     Args:
         turn: quarter turns of this node, 0..3.
@@ -150,6 +144,6 @@ def swapped(plane: tuple[int, int], rank: int) -> list[int]:
 def _slice(which: str, axes: Sequence[int]) -> dict[str, list[int]]:
     """The operands of a Slice that reverses `axes`, or takes everything where there are none."""
     n = len(axes)
-    rows = {"starts": [-1] * n, "ends": [NONE] * n, "axes": list(axes), "steps": [-1] * n} if n else {
-        "starts": [0], "ends": [ALL], "axes": [0], "steps": [1]}
+    rows = {"starts": [-1] * n, "ends": [BEGIN] * n, "axes": list(axes), "steps": [-1] * n} if n else {
+        "starts": [0], "ends": [END], "axes": [0], "steps": [1]}
     return {f"{name}_{which}": row for name, row in rows.items()}

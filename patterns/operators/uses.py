@@ -23,21 +23,19 @@ def size_of(value: ir.Value | None) -> tuple[int, ...] | None:
     return None if tensor is None else tuple(int(n) for n in tensor.numpy().ravel())
 
 
-def planes_of(uses: Iterable[tuple[ir.Value | None, ir.Value | None, Sequence[ir.Value | None]]]) -> set[int]:
-    """Which of 2 and 3 spatial axes occur, from (theta, size, values [N, C or x, spatial...]); both where unknown."""
-    return {d for use in uses for d in _spatial(*use)}
-
-
-def _spatial(theta, size, images) -> tuple[int, ...]:
-    if theta is not None and theta.shape is not None and len(theta.shape) == 3 and isinstance(theta.shape[1], int):
-        return (theta.shape[1],)
+def dims_of(theta: ir.Value | None, size: ir.Value | None, images: Sequence[ir.Value | None]) -> tuple[int, ...]:
+    """The number of spatial axes of a node, from the size, a value [N, ..] with two more axes than that, or theta;
+    (2, 3) where nothing tells.
+    """
     if (known := size_of(size)) is not None:
         return (len(known) - 2,)
-    if size is not None and size.shape is not None and len(size.shape) == 1 and isinstance(size.shape[0], int):
-        return (size.shape[0] - 2,)
     for image in images:
         if image is not None and image.shape is not None:
             return (len(image.shape) - 2,)
+    if theta is not None and theta.shape is not None and len(theta.shape) == 3 and isinstance(theta.shape[1], int):
+        return (theta.shape[1],)
+    if size is not None and size.shape is not None and len(size.shape) == 1 and isinstance(size.shape[0], int):
+        return (size.shape[0] - 2,)
     return (2, 3)
 
 

@@ -8,6 +8,7 @@ a function of values that are given. Sizes come from an assignment of integers t
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,10 @@ MOST_STEPS = 500  # nodes evaluated to learn one shape
 KEEP = 1 << 16  # bytes up to which a folded constant is kept for later evaluations
 ONLY_SHAPE = frozenset({"Shape", "Size"})
 ONLY_TYPE = {"CastLike": 1}  # operand of which only the dtype is used
+SHAPED_BY = {"ConstantOfShape": (0,), "Range": (0, 1, 2), "NonZero": (0,), "OneHot": (1,), "Slice": (1, 2, 3, 4),
+             "Pad": (1, 3)} | dict.fromkeys((
+                 "AffineGrid", "Expand", "Reshape", "Split", "Squeeze", "Tile", "Unsqueeze", "ReduceSum", "ReduceMean",
+                 "ReduceProd", "ReduceMin", "ReduceMax"), (1,))  # operands whose values decide the result's shape
 
 
 class Kind(enum.IntEnum):
@@ -46,12 +51,12 @@ def is_size_input(value: ir.Value, scope: Scope) -> bool:
     if not value.is_graph_input() or scope.dtype(value) not in (ir.DataType.INT64, ir.DataType.INT32):
         return False
     shape = scope.shape(value)
-    return shape is not None and all(isinstance(d, int) for d in shape) and int(np.prod(shape)) <= 8
+    return shape is not None and all(isinstance(d, int) for d in shape) and math.prod(shape) <= 8
 
 
 def size_symbols(value: ir.Value, scope: Scope) -> tuple[str, ...]:
     """The symbols that stand for the elements of a size input."""
-    return tuple(f"{value.name}[{k}]" for k in range(int(np.prod(scope.shape(value)))))
+    return tuple(f"{value.name}[{k}]" for k in range(math.prod(scope.shape(value))))
 
 
 def _operands(node: ir.Node) -> list[ir.Value]:
@@ -270,6 +275,8 @@ class Evaluator:
             return
         else:
             depends = any(v in carried for v in _operands(node))
+            if any(v in carried for i in SHAPED_BY.get(node.op_type, ()) for v in node.inputs[i:i + 1]):
+                raise EvaluationError(f"the shape of {value.name} depends on data")
             unit = max((self._units.get(v, 0.0) for v in node.inputs if v is not None), default=0.0)
             results = self._apply(node, local, depends)
             if depends:
@@ -299,11 +306,10 @@ class Evaluator:
         raise EvaluationError(f"{value.name} is not known")
 
     def _shape_of(self, node: ir.Node) -> np.ndarray:
-        shape = self.shape(node.inputs[0])
+        shape, call = self.shape(node.inputs[0]), Call(node, [])
         if node.op_type == "Size":
-            return np.array(int(np.prod(shape)), np.int64)
-        start, end = (node.attributes[k].value if k in node.attributes else None for k in ("start", "end"))
-        return np.array(shape[start:end], np.int64)
+            return np.array(math.prod(shape), np.int64)
+        return np.array(shape[call.attr("start") : call.attr("end")], np.int64)
 
     def _apply(self, node: ir.Node, local: dict, depends: bool) -> list[np.ndarray]:
         rule = entry(node)
@@ -322,7 +328,7 @@ class Evaluator:
         try:
             with np.errstate(all="ignore"):
                 result = rule.run(Call(node, inputs, like))
-        except (ValueError, IndexError, TypeError, AttributeError, MemoryError, OverflowError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError, MemoryError, ArithmeticError) as error:
             # operands that do not fit together: the graph cannot run with these sizes
             raise EvaluationError(f"{node.op_type} {node.name}: {error}") from error
         return list(result) if isinstance(result, tuple) else [np.asarray(result)]

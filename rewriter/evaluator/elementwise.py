@@ -22,13 +22,14 @@ def _divide(a, b):
     if a.dtype.kind in "iu" and b.dtype.kind in "iu":  # ONNX truncates towards zero, numpy floors
         if not np.all(b):
             raise EvaluationError("integer division by zero")
-        quotient = np.floor_divide(np.abs(a), np.abs(b))
-        return (quotient * np.sign(a) * np.sign(b)).astype(a.dtype)
+        return np.floor_divide(a - np.fmod(a, b), b)
     return np.true_divide(a, b)
 
 
 def _modulo(call):
     a, b = _broadcast(*call.inputs)
+    if b.dtype.kind in "iu" and not np.all(b):
+        raise EvaluationError("integer remainder of a division by zero")
     return np.fmod(a, b) if call.attr("fmod", 0) else np.mod(a, b)
 
 
@@ -50,7 +51,6 @@ operator("Or")(_binary(np.logical_or))
 operator("Xor")(_binary(np.logical_xor))
 operator("Not")(lambda call: np.logical_not(call.inputs[0]))
 operator("IsNaN")(lambda call: np.isnan(call.inputs[0]))
-operator("IsInf")(lambda call: np.isinf(call.inputs[0]))
 operator("Reciprocal")(lambda call: (1 / call.inputs[0]).astype(call.inputs[0].dtype))
 
 for _name, _function in {
@@ -58,6 +58,12 @@ for _name, _function in {
     "Exp": np.exp, "Log": np.log, "Sin": np.sin, "Cos": np.cos, "Tan": np.tan, "Tanh": np.tanh,
 }.items():
     operator(_name)(lambda call, f=_function: f(call.inputs[0]).astype(call.inputs[0].dtype))
+
+
+@operator("IsInf")
+def _is_inf(call):
+    array, below, above = call.inputs[0], call.attr("detect_negative", 1), call.attr("detect_positive", 1)
+    return np.isinf(array) & np.where(array < 0, bool(below), bool(above))
 
 
 @operator("Sum", linear=each)
@@ -82,10 +88,11 @@ def _max(call):
 
 @operator("Clip")
 def _clip(call):
-    low, high = call.attr("min", call.get(1)), call.attr("max", call.get(2))
     result = call.inputs[0]
-    result = result if low is None else np.maximum(result, np.asarray(low, result.dtype))
-    return result if high is None else np.minimum(result, np.asarray(high, result.dtype))
+    for bound, choose in ((call.attr("min", call.get(1)), np.maximum), (call.attr("max", call.get(2)), np.minimum)):
+        if bound is not None:
+            result = choose(result, np.asarray(bound, result.dtype).reshape(()))
+    return result
 
 
 @operator("Where", linear=within(1, 2))
@@ -104,8 +111,10 @@ def _cast_like(call):
 
 
 def _convert(array, dtype):
-    if array.dtype.kind == "f" and dtype.kind in "iu" and not np.all(np.isfinite(array)):
-        raise EvaluationError("a value that is not finite is cast to an integer")
+    if array.dtype.kind not in "biu" and dtype.kind in "iu" and array.size:
+        limits = np.iinfo(dtype)
+        if not (limits.min - 1 < float(np.min(array)) and float(np.max(array)) < limits.max + 1):  # refuses NaN as well
+            raise EvaluationError(f"a value that {dtype} cannot hold is cast to it")  # what comes out is undefined
     return array.astype(dtype)
 
 
@@ -116,7 +125,8 @@ def _cumsum(call):
         array = np.flip(array, axis)
     total = np.cumsum(array, axis=axis, dtype=array.dtype)
     if call.attr("exclusive", 0):
-        total = total - array
+        total = np.roll(total, 1, axis)
+        np.moveaxis(total, axis, 0)[:1] = 0
     return np.flip(total, axis) if call.attr("reverse", 0) else total
 
 
@@ -141,5 +151,7 @@ operator("ReduceMax")(_reduce(np.max))
 
 @operator("Trilu")
 def _trilu(call):
+    if call.inputs[0].ndim < 2:
+        raise EvaluationError("Trilu of less than a matrix")
     offset = 0 if call.get(1) is None else int(np.ravel(call.inputs[1])[0])
     return (np.triu if call.attr("upper", 1) else np.tril)(call.inputs[0], offset)

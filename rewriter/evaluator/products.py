@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from rewriter.evaluator.table import guard, one, operator, within
+from rewriter.evaluator.table import EvaluationError, guard, guard_work, one, operator, within
 
 
 def _matmul(a, b):
-    if a.ndim > 1 and b.ndim > 1:
-        guard((*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1]))
+    batch, columns = np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), b.shape[-1:] if b.ndim > 1 else ()
+    guard_work((*guard((*batch, *a.shape[-2:-1], *columns)), a.shape[-1]))
     return np.matmul(a, b)
 
 
@@ -33,36 +33,43 @@ def _gemm(call):
     a, b = call.inputs[:2]
     a = a.T if call.attr("transA", 0) else a
     b = b.T if call.attr("transB", 0) else b
-    guard((a.shape[0], b.shape[1]))
-    product = a @ b * np.asarray(call.attr("alpha", 1.0), a.dtype)
-    return product if call.get(2) is None else product + call.inputs[2] * np.asarray(call.attr("beta", 1.0), a.dtype)
+    alpha, beta = call.attr("alpha", 1.0), call.attr("beta", 1.0)
+    product = _matmul(a, b)
+    if product.dtype.kind in "iu" and (alpha, beta) != (1.0, 1.0):
+        raise EvaluationError("Gemm of integers with a factor")
+    product = product * product.dtype.type(alpha)
+    if call.get(2) is None:
+        return product
+    return product + np.broadcast_to(call.inputs[2], product.shape) * product.dtype.type(beta)
 
 
 @operator("Einsum", linear=one)
 def _einsum(call):
     equation = call.attr("equation").replace(" ", "")
-    sizes = {}
-    for labels, array in zip(equation.split("->")[0].split(","), call.inputs):
-        if "." not in labels:
-            sizes.update(zip(labels, array.shape))
-    if "->" in equation and "." not in equation:
-        guard(sizes[label] for label in equation.split("->")[1])
+    terms, arrow, result = equation.partition("->")
+    sizes: dict[str, int] = {}
+    batch: tuple[int, ...] = ()  # what the ellipses stand for
+    for term, array in zip(terms.split(","), call.inputs):
+        left, _, right = term.partition("...")
+        start, stop = len(left), array.ndim - len(right)
+        batch = np.broadcast_shapes(batch, array.shape[start:stop])
+        for label, size in zip(left + right, array.shape[:start] + array.shape[stop:]):
+            sizes[label] = max(size, sizes.get(label, 0))
+    kept = result.replace("...", "") if arrow else [label for label in sizes if terms.count(label) == 1]
+    guard((*batch, *(sizes[label] for label in kept)))
+    guard_work((*batch, *sizes.values()))
     return np.einsum(equation, *call.inputs)
 
 
 @operator("AffineGrid", linear=within(0))
 def _affine_grid(call):
-    """ai.onnx AffineGrid: as its reference does, an axis of length 1 lies at -1 under align_corners=1."""
+    """ai.onnx AffineGrid: index i on an axis of length n lies at (2i + 1 - n) / (n - align_corners)."""
     theta, size = call.inputs
-    spatial = guard(size[2:])
-    axes = []
-    for length in spatial:
-        step = np.arange(length, dtype=np.float64)
-        if call.attr("align_corners", 0):
-            axes.append(-1 + step * (2 / (length - 1) if length > 1 else 0))
-        else:
-            axes.append((2 * step + 1) / length - 1)
+    spatial, corners = tuple(int(n) for n in size[2:]), call.attr("align_corners", 0)
+    guard((theta.shape[0], *spatial, len(spatial) + 1))
+    if corners and 1 in spatial:
+        raise EvaluationError("AffineGrid with align_corners on an axis of length 1: -1, 0 or 1, as the runtime likes")
+    axes = [(2 * np.arange(n, dtype=np.float64) + 1 - n) / (n - corners) for n in spatial]
     base = np.stack([*reversed(np.meshgrid(*axes, indexing="ij")), np.ones(spatial)], axis=-1)
-    guard((*theta.shape[:1], *base.shape))
     flat = np.matmul(base.reshape(-1, base.shape[-1]), theta.swapaxes(1, 2))
-    return flat.reshape(theta.shape[0], *spatial, len(spatial))
+    return flat.reshape(theta.shape[0], *spatial, len(spatial)).astype(theta.dtype)

@@ -23,7 +23,7 @@ def _constant(call):
 @operator("ConstantOfShape")
 def _constant_of_shape(call):
     fill = call.attr("value").numpy() if call.has("value") else np.zeros(1, np.float32)
-    return np.full(guard(call.inputs[0]), fill[0], fill.dtype)
+    return np.full(guard(call.inputs[0]), fill.reshape(()), fill.dtype)
 
 
 @operator("Range")
@@ -31,20 +31,21 @@ def _range(call):
     start, limit, delta = (np.ravel(a)[0] for a in call.inputs)
     if not delta:
         raise EvaluationError("Range with step 0")
-    count = max(int(np.ceil((float(limit) - float(start)) / float(delta))), 0)
+    count = max(int(np.ceil(float(limit - start) / float(delta))), 0)
     guard((count,))
     return (start + np.arange(count).astype(call.inputs[0].dtype) * delta).astype(call.inputs[0].dtype)
 
 
 @operator("EyeLike")
 def _eye_like(call):
-    shape = guard(call.inputs[0].shape)
+    rows, columns = call.inputs[0].shape
     dtype = numpy_dtype(call.attr("dtype")) if call.has("dtype") else call.inputs[0].dtype
-    return np.eye(*shape, k=call.attr("k", 0)).astype(dtype)
+    return np.eye(rows, columns, call.attr("k", 0), dtype)
 
 
 @operator("NonZero")
 def _non_zero(call):
+    guard((call.inputs[0].ndim, np.count_nonzero(call.inputs[0])))
     return np.stack(np.nonzero(call.inputs[0])).astype(np.int64)
 
 
@@ -53,5 +54,6 @@ def _one_hot(call):
     indices, depth, values = call.inputs
     depth, axis = int(np.ravel(depth)[0]), call.attr("axis", -1)
     guard((*indices.shape, depth))
-    hot = (indices[..., None] % depth) == np.arange(depth)
+    place = np.where(indices < 0, indices + depth, indices)[..., None]  # those out of range are hot nowhere
+    hot = place == np.arange(depth)
     return np.moveaxis(np.where(hot, values[1], values[0]), -1, axis).astype(values.dtype)

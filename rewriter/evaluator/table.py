@@ -7,12 +7,14 @@ them (all others held fixed)? One table serves evaluation and recognition, so th
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 
 import numpy as np
 import onnx_ir as ir
 
-LARGEST = 1 << 26  # elements an evaluated tensor may have: a 5000 x 5000 grid and its base; more is declined
+LARGEST = 100_000_000  # elements an evaluated tensor may have: a 5000 x 5000 grid and its homogeneous base
+MOST_WORK = 1 << 32  # multiplications a product may take: seconds
 
 
 class EvaluationError(Exception):
@@ -87,14 +89,17 @@ def operator(*names: str, linear: Callable = never, domain: str = ""):
 def guard(shape) -> tuple[int, ...]:
     """The shape as a tuple, refused before anything of it is allocated when it is absurd."""
     shape = tuple(int(dim) for dim in shape)
-    count = 1
-    for dim in shape:
-        if dim < 0:
-            raise EvaluationError(f"negative dimension in {shape}")
-        count *= dim
-    if count > LARGEST:
+    if any(dim < 0 for dim in shape):
+        raise EvaluationError(f"negative dimension in {shape}")
+    if (count := math.prod(shape)) > LARGEST:
         raise EvaluationError(f"a tensor of {count} elements is too large to evaluate")
     return shape
+
+
+def guard_work(extents) -> None:
+    """Refuse a product over so many index values that it would take minutes."""
+    if (count := math.prod(int(n) for n in extents)) > MOST_WORK:
+        raise EvaluationError(f"a product of {count} multiplications takes too long to evaluate")
 
 
 def numpy_dtype(code: int) -> np.dtype:

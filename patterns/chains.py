@@ -1,0 +1,134 @@
+"""Chains: steps one behind the other that only move axes, scale, or do nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+import onnx_ir as ir
+
+from patterns.movements import Step, read
+from patterns.signed_permutation import SignedPermutation, compose
+from rewriter.graphs import MOST_STEPS, is_dead
+from rewriter.scopes import Scope
+
+MOST_SHARED = 16  # steps looked at beyond a value that others need
+TAKE_FACTORS = frozenset({"Conv", "MatMul"})  # ONNX Runtime folds a scalar Mul behind these into them
+
+
+@dataclasses.dataclass(frozen=True)
+class Chain:
+    """Steps one behind the other, from the first that moves axes to the last.
+
+    Attributes:
+        steps: in the order of the data.
+        lead: a factor right before them, with what lies between; empty where there is none.
+    """
+
+    steps: tuple[Step, ...]
+    lead: tuple[Step, ...] = ()
+
+    @property
+    def motions(self) -> list[SignedPermutation]:
+        return [step.motion for step in self.steps if step.motion]
+
+    @property
+    def total(self) -> SignedPermutation:
+        return compose(self.motions)
+
+
+def walk_up(last: Step, scope: Scope) -> tuple[list[Step], int]:
+    """The steps that lead to `last`, in order, and the index from which on nothing else needs what is in between."""
+    steps, own = [last], None
+    while own is None or len(steps) < own + MOST_SHARED:
+        value = steps[-1].source
+        maker = value.producer()
+        step = read(maker, scope) if maker is not None and maker.graph is last.nodes[0].graph else None
+        if not isinstance(step, Step):
+            break
+        if own is None and only_user(value, scope) is None:
+            own = len(steps)
+        steps.append(step)
+    return steps[::-1], len(steps) - (own or len(steps))
+
+
+def from_first_motion(steps: Sequence[Step]) -> Chain:
+    """The chain among steps of which one at least moves axes."""
+    first = next(i for i, step in enumerate(steps) if step.motion)
+    factor = next((i for i in range(first)[::-1] if steps[i].factor is not None), first)
+    return Chain(tuple(steps[first:]), tuple(steps[factor:first]))
+
+
+def only_user(value: ir.Value, scope: Scope) -> ir.Node | None:
+    """The one node that needs a value, if there is just one and the value is no output.
+
+    A Shape of it does not count if that only serves the rest of the chain (the lengths of a ReverseSequence).
+    """
+    users = [use.node for use in value.uses()]
+    if len(users) > 1:
+        users = [user for user in users if not is_dead(user)]
+        shapes = [user for user in users if user.op_type == "Shape"]
+        users = [user for user in users if user.op_type != "Shape"]
+        if shapes and len(users) == 1:
+            chain = set(_nodes_from(users[0], scope))
+            users += [user for user in shapes if not _serves(user, chain)]
+    return users[0] if len(users) == 1 and not value.is_graph_output() else None
+
+
+def _nodes_from(node: ir.Node, scope: Scope) -> Iterator[ir.Node]:
+    """The nodes of the chain that goes on with `node`."""
+    while isinstance(step := read(node, scope), Step):
+        yield from step.nodes
+        users = [use.node for use in step.output.uses() if use.node.op_type != "Shape"]
+        if len(users) != 1:
+            return
+        node = users[0]
+
+
+def _serves(node: ir.Node, chain: set[ir.Node]) -> bool:
+    """Whether all that is made of a node's outputs goes into a chain."""
+    stack, seen = [node], set(chain)
+    while stack:
+        current = stack.pop()
+        if current in seen:
+            continue
+        if len(seen) > len(chain) + MOST_STEPS or any(value.is_graph_output() for value in current.outputs):
+            return False
+        seen.add(current)
+        stack.extend(use.node for value in current.outputs for use in value.uses())
+    return True
+
+
+def steps_down(value: ir.Value, scope: Scope) -> Iterator[Step]:
+    """The steps behind a value, as long as each is all that needs the one before."""
+    graph = value.graph
+    while (user := only_user(value, scope)) is not None and user.graph is graph:
+        if user.op_type == "Split":
+            user = next((use.node for piece in user.outputs for use in piece.uses()), user)
+        step = read(user, scope)
+        if not isinstance(step, Step) or step.source is not value:
+            return
+        yield step
+        value = step.output
+
+
+def moves_on(value: ir.Value, scope: Scope) -> bool:
+    """Whether a later step of the same chain moves axes: the chain is then looked at from there."""
+    return any(step.motion for step in steps_down(value, scope))
+
+
+def lead(chain: Chain) -> tuple[Step, ...]:
+    """The factor right before a chain, with what lies between, unless what is above takes it in for nothing."""
+    maker = chain.lead[0].source.producer() if chain.lead else None
+    return () if maker is not None and maker.op_type in TAKE_FACTORS else chain.lead
+
+
+def tail(last: Step, scope: Scope) -> tuple[Step, ...]:
+    """The factor right behind a chain, with what lies between, unless what follows takes it in for nothing."""
+    steps = []
+    for step in steps_down(last.output, scope):
+        steps.append(step)
+        if step.factor is not None:
+            user = only_user(step.output, scope)
+            return () if user is not None and user.op_type == "MatMul" else tuple(steps)
+    return ()
