@@ -33,7 +33,7 @@ def complaint(proto: onnx.ModelProto, data: bytes | None = None, *, largest: int
 
 
 def complaint_ir(model: ir.Model) -> str | None:
-    """As `complaint`, for an onnx_ir model, which is not changed."""
+    """As `complaint`, for an onnx_ir model."""
     try:
         return complaint(lean_proto(model))
     except Exception as error:
@@ -42,13 +42,19 @@ def complaint_ir(model: ir.Model) -> str | None:
 
 def lean_proto(model: ir.Model) -> onnx.ModelProto:
     """A ModelProto of everything but the larger weights, whose tensors keep name and dtype and have no elements."""
-    lean = model.clone()
-    for value in initializers(lean):
-        tensor = value.const_value
-        if tensor is not None and (isinstance(tensor, ir.ExternalTensor) or tensor.nbytes > LIGHT):
+    heavy = [(value, value.const_value) for value in initializers(model) if _is_heavy(value.const_value)]
+    try:  # a clone would be cleaner, but fails where nodes are not sorted, which is to be found out
+        for value, tensor in heavy:
             empty = onnx.TensorProto(name=value.name, data_type=tensor.dtype.value, dims=[0])
             value.const_value = ir.serde.TensorProtoTensor(empty)
-    return ir.serde.serialize_model(lean)
+        return ir.serde.serialize_model(model)
+    finally:
+        for value, tensor in heavy:
+            value.const_value = tensor
+
+
+def _is_heavy(tensor: ir.TensorProtocol | None) -> bool:
+    return tensor is not None and (isinstance(tensor, ir.ExternalTensor) or tensor.nbytes > LIGHT)
 
 
 def byte_size(proto: onnx.ModelProto) -> float:

@@ -167,12 +167,14 @@ def _sort(model: ir.Model, refusal: str) -> None:
 def _open_ir(model: ir.Model, in_place: bool) -> Opened:
     external.check(model)
     complaint = checking.complaint_ir(model)
-    target = model if in_place else model.clone()
     if complaint is not None:
         refusal = f"model: onnx.checker refuses it: {complaint}"
         if "topolog" not in complaint:
             raise InvalidModelError(refusal)
-        _sort(target, refusal)
+        if not in_place:  # onnx_ir cannot clone it as it is
+            raise InvalidModelError(f"{refusal}; if its nodes are only unsorted, call model.graph.sort() first")
+        _sort(model, refusal)
+    target = model if in_place else model.clone()
     return Opened(target, lossless.Kept(), lambda changed: target)
 
 

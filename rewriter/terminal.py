@@ -61,7 +61,7 @@ def summary(terminal: Terminal, report: Report, source: str, target: str | None)
         terminal.line("nothing to fuse", "; the output is the input, byte for byte" if target else "")
     if report.changed:
         terminal.line(f"nodes {report.nodes_before:,} -> {report.nodes_after:,}, "
-                      f"size {_bytes(report.bytes_before)} -> {_bytes(report.bytes_after)}")
+                      f"size {report.bytes_before:,} -> {report.bytes_after:,} bytes")
     if report.ir_version_after != report.ir_version_before:
         terminal.line(f"ir_version {report.ir_version_before} -> {report.ir_version_after}, where functions begin")
     for warning in report.warnings:
@@ -113,10 +113,6 @@ def _scope(path: str) -> str:
 
 def _plural(count: int, one: str, many: str) -> str:
     return f"{count:,} {one if count == 1 else many}"
-
-
-def _bytes(size: int | None) -> str:
-    return "unknown" if size is None else f"{size:,} bytes"
 
 
 def _seconds(value: float) -> str:

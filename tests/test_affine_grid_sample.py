@@ -157,8 +157,12 @@ def test_inside_a_branch(export, fuses):
 
 def test_a_constant_theta_gives_up_its_grid(export, fuses):
     class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("theta", data(batch=1)[1])
+
         def forward(self, image):
-            return Warp((64, 48))(image, data(batch=1)[1].expand(2, -1, -1))
+            return Warp((64, 48))(image, self.theta.expand(2, -1, -1))
 
     image, _ = data()
     model = export(Net(), (image,), opset=20)

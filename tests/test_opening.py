@@ -339,7 +339,7 @@ def test_weights_stay_on_disk(folder):
         file.truncate(size)
     model = plain()
     model.graph.node.append(helper.make_node("Add", ["big", "big"], ["sum"]))
-    weights = TensorProto(name="big", data_type=TensorProto.FLOAT, dims=[size // 4], data_location=TensorProto.EXTERNAL)
+    weights = TensorProto(name="big", data_type=TensorProto.FLOAT, dims=[1024, size // 4096], data_location=TensorProto.EXTERNAL)
     weights.external_data.add(key="location", value="weights.bin")
     model.graph.initializer.append(weights)
     onnx.save(model, folder / "m.onnx")
@@ -425,7 +425,7 @@ def test_onnx_program_in_onnx_program_out(export):
             return torch.nn.functional.grid_sample(x, grid, align_corners=False)
 
     arguments = tuple(torch.from_numpy(array) for array in feeds().values())
-    program = torch.onnx.export(Net(), arguments, dynamo=True, opset_version=18, verbose=False)
+    program = torch.onnx.export(Net().eval(), arguments, dynamo=True, opset_version=18, verbose=False)
     before = [node.op_type for node in program.model.graph]
     expected = Net()(*arguments)
     fused, report = rewriter.fuse(program)

@@ -1,0 +1,348 @@
+"""The command line: what it prints, what it writes, and with which code it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+from small_models import HEIGHT, WIDTH, externalize, feeds, plain, stn
+
+import rewriter
+from rewriter import cli, timing
+from rewriter.errors import KEPT_GOING
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    """An empty folder to work in, with stn.onnx and plain.onnx."""
+    monkeypatch.chdir(tmp_path)
+    onnx.save(stn(), "stn.onnx")
+    onnx.save(plain(), "plain.onnx")
+    return tmp_path
+
+
+def command(*arguments, env=None) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, "-m", "rewriter", *arguments], capture_output=True, text=True, check=False,
+                          env={**os.environ, **(env or {})})
+
+
+def ended(*arguments) -> int:
+    """The exit code of a command line called in this process."""
+    try:
+        return cli.main(arguments)
+    except SystemExit as end:
+        return end.code
+
+
+def test_fuses_and_says_what(files, capsys, run):
+    assert ended("stn.onnx", "out.onnx") == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    lines = out.splitlines()
+    assert lines[0] == "stn.onnx -> out.onnx"
+    assert [line.split()[:3] for line in lines if line.startswith("AffineGridSample")] == [
+        ["AffineGridSample", "1", "sampler"]]
+    sizes = f"size {os.path.getsize('stn.onnx'):,} -> {os.path.getsize('out.onnx'):,} bytes"
+    assert any(line.startswith("nodes 4 -> ") and line.endswith(sizes) for line in lines)
+    assert np.abs(run(onnx.load("out.onnx"), feeds())["y"] - run(stn(), feeds())["y"]).max() < 1e-5
+    assert sorted(os.listdir()) == ["out.onnx", "plain.onnx", "stn.onnx"]
+
+
+def test_nothing_to_fuse_is_success(files, capsys):
+    assert ended("plain.onnx", "out.onnx") == 0
+    assert "nothing to fuse; the output is the input, byte for byte" in capsys.readouterr().out
+    assert (files / "out.onnx").read_bytes() == (files / "plain.onnx").read_bytes()
+
+
+def test_the_same_file_and_again(files):
+    assert ended("stn.onnx", "stn.onnx", "--quiet") == 0
+    once = (files / "stn.onnx").read_bytes()
+    assert "AffineGridSample" in [node.op_type for node in onnx.load("stn.onnx").graph.node]
+    assert ended("stn.onnx", "stn.onnx", "--quiet") == 0
+    assert (files / "stn.onnx").read_bytes() == once
+
+
+def test_as_a_module(files):
+    done = command("stn.onnx", "out.onnx")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("stn.onnx -> out.onnx\n")
+    assert command("none.onnx", "out.onnx").returncode == 3
+    assert command("--version").stdout == f"onnx-warpfuse {rewriter.__version__}\n"
+
+
+def test_dry_run_writes_nothing(files, capsys):
+    for arguments in (["stn.onnx", "--dry-run"], ["stn.onnx", "out.onnx", "--dry-run"]):
+        assert ended(*arguments) == 0
+        out = capsys.readouterr().out
+        assert "dry run" in out
+        assert "AffineGridSample" in out
+    assert sorted(os.listdir()) == ["plain.onnx", "stn.onnx"]
+
+
+def test_quiet_prints_nothing(files, capsys):
+    assert ended("stn.onnx", "out.onnx", "--quiet", "--explain") == 0
+    assert capsys.readouterr() == ("", "")
+    assert ended("none.onnx", "out.onnx", "--quiet") == 3
+    assert capsys.readouterr().err.startswith("error: ")
+
+
+def near_miss() -> onnx.ModelProto:
+    """stn with a base grid of which one element is off."""
+    model = stn()
+    base = model.graph.initializer[0]
+    array = onnx.numpy_helper.to_array(base).copy()
+    array[0, 5, 0] += 0.01
+    base.raw_data = array.tobytes()
+    return model
+
+
+def test_explain(files, capsys):
+    onnx.save(near_miss(), "near.onnx")
+    assert ended("near.onnx", "out.onnx") == 0
+    out = capsys.readouterr().out
+    assert "--explain says why" in out
+    assert ended("near.onnx", "--dry-run", "--explain", "--json", "report.json") == 0
+    out = capsys.readouterr().out
+    missed = json.loads((files / "report.json").read_text())["missed"]
+    assert missed
+    told = "".join(out.split())
+    for miss in missed:
+        for part in (miss["pattern"], miss["op_type"], miss["reason"], miss["tensor"]):
+            assert "".join(part.split()) in told
+
+
+def test_json(files, capsys):
+    assert ended("stn.onnx", "out.onnx", "--json", "report.json") == 0
+    report = json.loads((files / "report.json").read_text())
+    assert report["rewriter"] == rewriter.__version__
+    assert (report["input"], report["output"], report["changed"]) == ("stn.onnx", "out.onnx", True)
+    assert report["bytes_after"] == os.path.getsize("out.onnx")
+    assert {"pattern", "operator", "node", "tensor", "scope", "nodes", "note"} == report["fused"][0].keys()
+    capsys.readouterr()
+    assert ended("stn.onnx", "out.onnx", "--json", "-") == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out) == report
+    assert err.startswith("stn.onnx -> out.onnx")
+
+
+def test_patterns(files, capsys):
+    assert ended("stn.onnx", "out.onnx", "--patterns", "affine_grid") == 0
+    assert [node.op_type for node in onnx.load("out.onnx").graph.node] == ["AffineGrid", "GridSample"] or \
+        "GridSample" in [node.op_type for node in onnx.load("out.onnx").graph.node]
+    assert ended("stn.onnx", "out.onnx", "--patterns", "affine_grid_sample") == 0  # brings affine_grid along
+    assert "AffineGridSample" in [node.op_type for node in onnx.load("out.onnx").graph.node]
+    capsys.readouterr()
+    assert ended("stn.onnx", "other.onnx", "--patterns", "affine_grid,nope") == 2
+    err = capsys.readouterr().err
+    assert "'nope'" in err
+    assert "affine_grid_sample" in err
+    assert not os.path.exists("other.onnx")
+
+
+def _checker_refuses(files):
+    onnx.save(plain(("Relu", "Frobnicate")), "bad.onnx")
+    return ["bad.onnx", "out.onnx"]
+
+
+def _data_is_missing(files):
+    onnx.save(externalize(stn(), "base", location="none.bin"), "bad.onnx")
+    return ["bad.onnx", "out.onnx"]
+
+
+def _not_onnx(files):
+    (files / "bad.onnx").write_bytes(b"no model at all")
+    return ["bad.onnx", "out.onnx"]
+
+
+FAILURES = [
+    (lambda files: ["stn.onnx"], 2, "output"),
+    (lambda files: [], 2, "input"),
+    (lambda files: ["stn.onnx", "out.onnx", "--frob"], 2, "--frob"),
+    (lambda files: ["stn.onnx", "out.onnx", "--dim", "H"], 2, "NAME=SIZE"),
+    (lambda files: ["stn.onnx", "out.onnx", "--dim", "H=0"], 2, "positive"),
+    (lambda files: ["stn.onnx", "out.onnx", "--patterns", ","], 2, "no name"),
+    (lambda files: ["none.onnx", "out.onnx"], 3, "none.onnx: no such file"),
+    (lambda files: [".", "out.onnx"], 4, ".: a directory"),
+    (_not_onnx, 5, "bad.onnx: not an ONNX model"),
+    (_checker_refuses, 6, "Frobnicate"),
+    (_data_is_missing, 7, "tensor 'base'"),
+    (lambda files: ["stn.onnx", "nowhere/out.onnx"], 8, "nowhere"),
+    (lambda files: ["stn.onnx", "."], 8, ".: a directory"),
+    (lambda files: ["stn.onnx", os.devnull], 8, "not a regular file"),
+    (lambda files: ["stn.onnx", "out.onnx", "--dry-run", "--json", "nowhere/r.json"], 8, "nowhere"),
+]
+
+
+@pytest.mark.parametrize(("arrange", "code", "message"), FAILURES)
+def test_bad_input(files, capsys, arrange, code, message):
+    arguments = arrange(files)
+    before = sorted(os.listdir())
+    assert ended(*arguments) == code
+    out, err = capsys.readouterr()
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert message in err
+    assert sorted(os.listdir()) == before
+
+
+FAULTY = """
+class Faulty:
+    name, anchors, operators, needs = "faulty", frozenset({"Sin"}), (), ()
+    def match(self, node, scope):
+        raise LookupError("the moon is full\\n and so am I")
+ALL = (Faulty(),)
+"""
+
+
+@pytest.fixture
+def faulty(files):
+    """The environment in which the default pattern is one with a bug."""
+    (files / "site" / "patterns").mkdir(parents=True)
+    (files / "site" / "patterns" / "__init__.py").write_text(FAULTY)
+    home = os.path.dirname(os.path.dirname(rewriter.__file__))
+    return {"PYTHONPATH": os.pathsep.join([str(files / "site"), home]), "PYTHONSAFEPATH": "1"}
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="PYTHONSAFEPATH")
+def test_internal_error(files, faulty):
+    done = command("plain.onnx", "out.onnx", env=faulty)
+    assert (done.returncode, done.stdout) == (10, "")
+    assert done.stderr.count("\n") == 1
+    for part in ("internal error", "faulty", "Sin_y", "the moon is full\\n and so am I", "please report it"):
+        assert part in done.stderr
+    assert not os.path.exists("out.onnx")
+    assert "Traceback" in command("plain.onnx", "out.onnx", "--debug", env=faulty).stderr
+    assert command("plain.onnx", "--dry-run", "--keep-going", env=faulty).returncode == 10
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="PYTHONSAFEPATH")
+def test_keep_going(files, faulty):
+    done = command("plain.onnx", "out.onnx", "--keep-going", env=faulty)
+    assert (done.returncode, done.stdout) == (KEPT_GOING, "")
+    assert "internal error" in done.stderr
+    assert (files / "out.onnx").read_bytes() == (files / "plain.onnx").read_bytes()
+
+
+def test_help_is_for_newcomers(capsys):
+    assert ended("--help") == 0
+    text = capsys.readouterr().out
+    assert "examples:" in text
+    assert "exit codes:" in text
+    for code in range(2, 12):
+        assert f"\n  {code:2}  " in text
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_names_from_a_model_are_printed_escaped_and_fit(files, capsys):
+    evil = "a\x1b[31mred\x07\r\nnew\u202ereversed" + "/very/long/name" * 20
+    model = stn()
+    for node in model.graph.node:
+        node.name = evil + node.name
+    onnx.save(model, "evil.onnx")
+    onnx.save(near_miss(), "near.onnx")
+    for arguments in (["evil.onnx", "out.onnx", "--explain"], ["near.onnx", "out.onnx", "--explain"]):
+        assert ended(*arguments) == 0
+        out = capsys.readouterr().out
+        assert all(c.isprintable() for c in out.replace("\n", ""))
+        assert max(map(len, out.splitlines())) <= 100
+    assert ended("evil.onnx", "out.onnx") == 0
+    assert "a\\x1b[31mred\\x07\\r\\nnew\\u202ereversed" in "".join(capsys.readouterr().out.split())
+    assert ended("no\x1b[31mfile.onnx", "out.onnx") == 3
+    assert "no\\x1b[31mfile.onnx" in capsys.readouterr().err
+    assert ended("--\x1b[31m", "a", "b") == 2
+    assert "\x1b" not in capsys.readouterr().err
+
+
+def test_narrow_encoding(files):
+    os.rename("stn.onnx", "bär.onnx")
+    done = command("bär.onnx", "out.onnx", env={"PYTHONIOENCODING": "ascii"})
+    assert done.returncode == 0
+    assert done.stdout.startswith("b\\xe4r.onnx -> out.onnx\n")
+
+
+def test_torch_is_not_imported(files):
+    program = ("import runpy, sys\nsys.argv = ['rewriter', 'stn.onnx', 'out.onnx']\n"
+               "try: runpy.run_module('rewriter', run_name='__main__')\n"
+               "except SystemExit as end: print(end.code, 'torch' in sys.modules)")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "0 False"
+
+
+# --- --time
+
+def test_time(files, capsys):
+    assert ended("stn.onnx", "stn.onnx", "--time", "--threads", "1", "--json", "report.json") == 0
+    out = capsys.readouterr().out
+    time = json.loads((files / "report.json").read_text())["time"]
+    assert time["low"] <= time["ratio"] <= time["high"]
+    assert time["threads"] == 1
+    assert time["inputs"] == [["x", "float", [1, 3, HEIGHT, WIDTH]], ["theta", "float", [1, 2, 3]]]
+    assert f"fused / unfused {time['ratio']:.3f}" in out
+
+
+def dynamic(kind: int = TensorProto.FLOAT) -> onnx.ModelProto:
+    shape = ["N", 3, "H", None]
+    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "g",
+                              [helper.make_tensor_value_info("x", kind, shape)],
+                              [helper.make_tensor_value_info("y", kind, shape)])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+
+
+def test_open_dims_are_set_or_assumed_and_told(files, capsys):
+    onnx.save(dynamic(), "d.onnx")
+    assert ended("d.onnx", "--dry-run", "--time", "--dim", "H=8", "--dim", "x:3=5") == 0
+    out = capsys.readouterr().out
+    assert "x float[1, 3, 8, 5]" in out
+    assert "--dim N=1" in out
+    assert "--dim H" not in out
+
+
+@pytest.mark.parametrize("kind", [TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE, TensorProto.INT64,
+                                  TensorProto.UINT8, TensorProto.INT8, TensorProto.BOOL])
+def test_time_takes_inputs_of_any_type(kind):
+    data = dynamic(kind).SerializeToString()
+    result = timing.measure(data, data, dims={"H": 2, "x:3": 2}, threads=1, seconds=0, least=5)
+    assert result.inputs[0][2] == (1, 3, 2, 2)
+    assert result.assumed == {"N": 1}
+    assert result.rounds == 5
+
+
+def test_time_with_external_data(files, capsys):
+    model = stn(extra_node=True)
+    bias = next(t for t in model.graph.initializer if t.name == "bias").raw_data
+    (files / "bias.bin").write_bytes(bias)
+    onnx.save(externalize(model, "bias", location="bias.bin"), "m.onnx")
+    assert ended("m.onnx", "--dry-run", "--time") == 0
+    assert "fused / unfused" in capsys.readouterr().out
+
+
+def test_time_that_cannot_run(files, capsys):
+    onnx.save(dynamic(TensorProto.COMPLEX64), "c.onnx")
+    before = sorted(os.listdir())
+    assert ended("c.onnx", "out.onnx", "--time") == 9
+    assert capsys.readouterr().err.count("\n") == 1
+    assert sorted(os.listdir()) == before
+
+
+def test_statistics_on_known_ratios():
+    generator = np.random.default_rng(3)
+    drift = 1 + 0.5 * np.sin(np.linspace(0, 9, 400))[:, None]  # a machine that slows down and recovers
+    for true in (0.25, 1.0, 1.3):
+        noise = generator.lognormal(0, 0.05, (400, 2))
+        ratio, low, high = timing.ratio_of_medians(drift * noise * [1e-3, true * 1e-3])
+        assert low <= ratio <= high
+        assert low < true < high
+        assert high - low < 0.25 * true
+
+
+def test_interleaving_alternates():
+    calls = []
+    times = timing.interleave(lambda: calls.append("a"), lambda: calls.append("b"), seconds=0, least=4)
+    assert times.shape == (4, 2)
+    assert "".join(calls[2 * timing.WARM_UP:]) == "abbaabba"
