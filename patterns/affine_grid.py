@@ -117,6 +117,7 @@ def _build(builder: Builder, proof: Proof, size: Size, scope: Scope, root: ir.Va
         theta = _adjusted(builder, proof.theta)
     if wanted.itemsize > builder.dtype(theta).itemsize:  # exact, and only theta is converted
         theta = _cast(builder, theta, wanted)
+    theta = size.expand(builder, theta)
     grid = builder.custom("AffineGrid", [theta, size.emit(builder)], dtype=builder.dtype(theta),
                           shape=scope.declared_shape(root), align_corners=int(proof.align_corners))
     return _cast(builder, grid, wanted)

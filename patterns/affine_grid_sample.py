@@ -89,7 +89,8 @@ class AffineGridSamplePattern:
         precision = np.float64 if dtype == ir.DataType.DOUBLE else np.float32
 
         def operands(builder: Builder) -> tuple[ir.Value, ir.Value]:
-            return builder.constant(found.theta.astype(precision), "theta"), size.emit(builder)
+            theta = builder.constant(found.theta.astype(precision), "theta")
+            return size.expand(builder, theta), size.emit(builder)
 
         return _sample(node, scope, operands, int(found.align_corners), [node, *_makers(grid)])
 

@@ -62,12 +62,15 @@ class Rot90Pattern:
         source, total = chain.steps[0].source, chain.total
         if total.rank < 2 or _is_folded(whole.steps[0].source, scope):
             return None
+        beyond = [Chain(whole.steps[i:]) for i in range(len(whole.steps) - len(chain.steps)) if whole.steps[i].motion]
+        for candidate in (chain, *reversed(beyond)):
+            if candidate.total.is_identity and holds_rotation(candidate.motions):
+                return _match(candidate, (), scope)
         if parts := _best(chain):
             return _match(chain, parts, scope)
-        if total.is_identity and holds_rotation(chain.motions):
-            return _match(chain, (), scope)
-        if whole.steps != chain.steps and (answer := _across(whole, chain, scope)):
-            return answer
+        for candidate in reversed(beyond):
+            if candidate.total.rotation():
+                return _across(candidate, chain, scope)
         maker = source.producer()
         above = read(maker, scope) if maker is not None and maker.graph is node.graph else None
         if isinstance(above, Miss):
@@ -115,22 +118,14 @@ def _best(chain: Chain) -> tuple[SignedPermutation, ...]:
     return parts if cancelled and len(parts) <= len(motions) else ()
 
 
-def _across(whole: Chain, chain: Chain, scope: Scope) -> Match | Miss | None:
-    """A longer chain through a value that others need too: worth it where nothing is left to do, or little."""
-    for i, step in enumerate(whole.steps[:-len(chain.steps)]):
-        longer = Chain(whole.steps[i:])
-        if not step.motion or not holds_rotation(longer.motions):
-            continue
-        if longer.total.is_identity:
-            return _match(longer, (), scope)
-        if longer.total.rotation() is None:
-            continue
-        shape, dtype = scope.shape(step.source), scope.dtype(step.source)
-        if dtype is not None and scope.static(step.source) and int(np.prod(shape)) * dtype.itemsize <= SMALL:
-            return _match(longer, (longer.total,), scope)
-        return Miss("a rotation, but others need the value half way, and turning from before it would take another "
-                    "pass over the tensor", chain.steps[0].source.name or "")
-    return None
+def _across(longer: Chain, chain: Chain, scope: Scope) -> Match | Miss:
+    """A rotation that begins before a value which others need: it is made twice then, up to there and whole."""
+    source = longer.steps[0].source
+    shape, dtype = scope.shape(source), scope.dtype(source)
+    if dtype is not None and scope.static(source) and int(np.prod(shape)) * dtype.itemsize <= SMALL:
+        return _match(longer, (longer.total,), scope)
+    return Miss("a rotation, but others need the value half way, and turning from before it would take another pass "
+                "over the tensor", chain.steps[0].source.name or "")
 
 
 def _match(chain: Chain, parts: Sequence[SignedPermutation], scope: Scope) -> Match | Miss:

@@ -30,10 +30,25 @@ class Element:
 
 @dataclasses.dataclass(frozen=True)
 class Size:
-    """The operand (N, C, [D,] H, W): a value the graph has, or its elements."""
+    """The operand (N, C, [D,] H, W): a value the graph has, or its elements.
+
+    Attributes:
+        whole, elements: one or the other.
+        batch: where everything but the batch is constant, the size stays constant too (runtimes fold what follows
+            from it), with a batch of 1; theta is expanded to this one.
+    """
 
     whole: ir.Value | None
     elements: tuple[Element, ...] = ()
+    batch: Element | None = None
+
+    def expand(self, builder: Builder, theta: ir.Value) -> ir.Value:
+        """theta, of the grid's batch where the size operand does not tell it."""
+        if self.batch is None:
+            return theta
+        ones = builder.constant(np.ones(2, np.int64), "ones")
+        shape = builder.op("Concat", [_one_element(builder, self.batch), ones], axis=0)
+        return builder.op("Expand", [theta, shape])
 
     def emit(self, builder: Builder) -> ir.Value:
         if self.whole is not None:
@@ -85,9 +100,9 @@ def wire(proof: Proven, grid: ir.Value, structural: Sequence[ir.Value], data: Se
     wanted = [tuple(shape[axis] for shape in proof.shapes) for axis in range(proof.rank + 1)]
     if proof.batch_is_thetas:
         wanted[0] = (1,) * len(proof.trials)
-    fixed = all(len(set(extents)) == 1 for extents in wanted)
-    sources = [] if fixed else _sources(structural, data, scope, proof.trials)
-    if not fixed and (whole := _whole(sources, proof, scope)) is not None:
+    varying = [axis for axis, extents in enumerate(wanted) if len(set(extents)) > 1]
+    sources = [] if not varying else _sources(structural, data, scope, proof.trials)
+    if varying not in ([], [0]) and (whole := _whole(sources, proof, scope)) is not None:
         return Size(whole)
     elements = []
     for axis, extents in enumerate(wanted):
@@ -96,8 +111,10 @@ def wire(proof: Proven, grid: ir.Value, structural: Sequence[ir.Value], data: Se
             which = "NDHW"[-proof.rank :][axis - 1] if axis else "N"
             return Miss(f"no value of the graph holds the grid's {which}", grid.name or "")
         elements.append(element)
-    elements.insert(1, Element(1))  # channels: not used
-    return Size(None, tuple(elements))
+    channels = Element(1)  # not used
+    if varying == [0]:
+        return Size(None, (Element(1), channels, *elements[1:]), elements[0])
+    return Size(None, (elements[0], channels, *elements[1:]))
 
 
 def _sources(structural: Sequence[ir.Value], data: Sequence[ir.Value], scope: Scope,

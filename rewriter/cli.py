@@ -16,14 +16,14 @@ from rewriter.opening import Opened, open_model
 from rewriter.report import Report
 
 DESCRIPTION = """\
-Find affine grids, samplers and rotations in an exported ONNX model by what they compute, and replace
-each by one node that runs faster. What cannot be proven to be one is left alone.
+Find affine grids, samplers and rotations in an exported ONNX model by what they compute, and
+replace each by one node that runs faster. What cannot be proven to be one is left alone.
 """
 EXAMPLES = """\
 examples:
   python -m rewriter model.onnx fused.onnx             fuse, and say what was fused
   python -m rewriter model.onnx model.onnx             the same, in place
-  python -m rewriter model.onnx --dry-run --explain     only look, and say why a near miss was left alone
+  python -m rewriter model.onnx --dry-run --explain    only look; tell why near misses stay
   python -m rewriter model.onnx fused.onnx --time --dim H=512 --dim W=512
                                                        how much faster it is in ONNX Runtime
   python -m rewriter model.onnx fused.onnx --quiet --json report.json

@@ -90,7 +90,7 @@ class Sketch:
         value = self.values[x]
         operand = self.const(np.full(shape, factor), value.dtype)
         function = {"Mul": np.multiply, "Div": np.divide}[op_type]
-        result = function(value, np.asarray(factor, value.dtype)).astype(value.dtype)
+        result = function(value, np.full(shape, factor, value.dtype)).astype(value.dtype)
         return self.op(op_type, [operand, x] if swap else [x, operand], result)
 
     def model(self, *outputs, dims=None) -> onnx.ModelProto:

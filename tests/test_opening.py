@@ -25,7 +25,6 @@ from rewriter.errors import (
 )
 from rewriter.opening import open_model
 
-
 # --- files that are no models
 
 @pytest.mark.parametrize("content", [
@@ -51,7 +50,7 @@ def test_hints(tmp_path):
 
 def test_cut_short_anywhere(tmp_path):
     data = stn().SerializeToString()
-    for length in [*range(0, 200), *range(200, len(data), 97), len(data) - 1]:
+    for length in [*range(200), *range(200, len(data), 97), len(data) - 1]:
         (tmp_path / "m.onnx").write_bytes(data[:length])
         with pytest.raises((NotOnnxError, InvalidModelError)):
             open_model(tmp_path / "m.onnx")
@@ -263,7 +262,8 @@ def _loop(folder):
 
 
 LIES = [_missing, _parent, _hidden_parent, _windows_parent, _absolute, _windows_absolute, _empty, _link_out,
-        _folder_link_out, _hard_link, _fifo, _directory, _cut_short, _beyond_the_end, _huge_offset, _other_length, _loop]
+        _folder_link_out, _hard_link, _fifo, _directory, _cut_short, _beyond_the_end, _huge_offset, _other_length,
+        _loop]
 
 
 @pytest.fixture
@@ -277,13 +277,13 @@ def folder(tmp_path):
 def test_external_data_that_lies(folder, lie, kind):
     onnx.save(externalize(stn(), "base", **lie(folder)), folder / "m.onnx")
     before = sorted(os.listdir(folder))
+    model, options = {
+        "path": lambda: (folder / "m.onnx", {"output": folder / "out.onnx"}),
+        "proto": lambda: (onnx.load(folder / "m.onnx", load_external_data=False), {"data_dir": folder}),
+        "ir": lambda: (ir.load(folder / "m.onnx"), {}),
+    }[kind]()
     with pytest.raises(ExternalDataError, match="tensor 'base'") as refused:
-        if kind == "path":
-            rewriter.fuse(folder / "m.onnx", folder / "out.onnx")
-        elif kind == "proto":
-            rewriter.fuse(onnx.load(folder / "m.onnx", load_external_data=False), data_dir=folder)
-        else:
-            rewriter.fuse(ir.load(folder / "m.onnx"))
+        rewriter.fuse(model, **options)
     assert "\n" not in str(refused.value)
     assert sorted(os.listdir(folder)) == before
 
@@ -303,7 +303,8 @@ def test_external_data_in_constants_bodies_and_functions(folder):
     constant = helper.make_node("Constant", [], ["c"], value=tensor)
     info = helper.make_tensor_value_info("c", TensorProto.FLOAT, [2, 3])
     body = helper.make_graph([constant], "body", [], [info])
-    holder = helper.make_graph([], "holder", [], [helper.make_tensor_value_info("t", TensorProto.FLOAT, [2, 3])], [tensor])
+    holder = helper.make_graph([], "holder", [],
+                               [helper.make_tensor_value_info("t", TensorProto.FLOAT, [2, 3])], [tensor])
     add = helper.make_node("Add", ["a", "c"], ["b"])
     flag = helper.make_tensor_value_info("flag", TensorProto.BOOL, [])
 
@@ -339,7 +340,8 @@ def test_weights_stay_on_disk(folder):
         file.truncate(size)
     model = plain()
     model.graph.node.append(helper.make_node("Add", ["big", "big"], ["sum"]))
-    weights = TensorProto(name="big", data_type=TensorProto.FLOAT, dims=[1024, size // 4096], data_location=TensorProto.EXTERNAL)
+    weights = TensorProto(name="big", data_type=TensorProto.FLOAT, dims=[1024, size // 4096],
+                          data_location=TensorProto.EXTERNAL)
     weights.external_data.add(key="location", value="weights.bin")
     model.graph.initializer.append(weights)
     onnx.save(model, folder / "m.onnx")

@@ -113,7 +113,8 @@ def test_spellings_of_a_flip(fuses, spelling, k, opset):
     y = sketch.flip("x", {1: [3], 2: [2, 3], 3: [2]}[k], spelling)
     if k != 2:
         y = sketch.transpose(sketch.op("Identity", [y], sketch.values[y]), [0, 1, 3, 2])
-    fused, _ = fuses(sketch.model(y), sketch.feeds, {"Rot90": 1}, reference=[np.rot90(sketch.feeds["x"], k, (2, 3))], atol=0)
+    want = np.rot90(sketch.feeds["x"], k, (2, 3))
+    fused, _ = fuses(sketch.model(y), sketch.feeds, {"Rot90": 1}, reference=[want], atol=0)
     assert len(fused.graph.node) == 1 and not fused.graph.initializer
 
 
@@ -189,7 +190,7 @@ def test_scalar_beside_a_rotation(fuses, where, op_type, factor, dtype, shape):
     ("Mul", 0.1, np.float64, (), (2, 3, 5, 7)),  # float32 cannot hold it
     ("Div", 255.0, np.float32, (), (2, 3, 5, 7)),  # its reciprocal is rounded
     ("Mul", 3, np.int32, (), (2, 3, 5, 7)),
-    ("Mul", np.inf, np.float32, (), (2, 3, 5, 7)),
+    ("Mul", 1e-40, np.float32, (), (2, 3, 5, 7)),  # below the normal numbers, which some runtimes flush to 0
     ("Mul", 1.5, np.float32, (1, 1, 1), (5, 7)),  # it raises the rank
     ("Mul", 1.5, np.float32, (7, 1), (2, 3, 5, 7))])  # no scalar
 def test_factors_that_stay_outside(fuses, op_type, factor, dtype, shape, x_shape):
@@ -273,7 +274,7 @@ def test_anti_transpose_and_cancelled_flips(fuses):
         y = sketch.flip(sketch.transpose(sketch.flip("x", [3]), [0, 1, 3, 2]), [last])
         fused, _ = fuses(sketch.model(y), sketch.feeds, {"Rot90": 1} if last == 3 else {}, reference=[sketch.values[y]],
                          atol=0)
-        assert [node.op_type for node in fused.graph.node] == kept
+        assert [node.op_type for node in fused.graph.node if node.op_type != "Constant"] == kept
 
 
 def test_in_a_branch_with_the_image_from_outside(fuses):
@@ -281,10 +282,9 @@ def test_in_a_branch_with_the_image_from_outside(fuses):
     sketch.initializers = []
     inner = Sketch(sketch.values["x"])
     y = inner.transpose(inner.flip("x", [3]), [0, 1, 3, 2])
-    shape = [None] * 4
-    branch = helper.make_graph(inner.nodes, "turned", [], [helper.make_tensor_value_info(y, 1, shape)], inner.initializers)
-    other = helper.make_graph([helper.make_node("Transpose", ["x"], ["same"], perm=[0, 1, 3, 2])], "plain", [],
-                              [helper.make_tensor_value_info("same", 1, shape)])
+    infos = [helper.make_tensor_value_info(name, 1, [None] * 4) for name in (y, "same")]
+    branch = helper.make_graph(inner.nodes, "turned", [], infos[:1], inner.initializers)
+    other = helper.make_graph([helper.make_node("Neg", ["x"], ["same"])], "plain", [], infos[1:])
     condition = sketch.input("condition", np.array(True))
     out = sketch.op("If", [condition], inner.values[y], then_branch=branch, else_branch=other)
     fuses(sketch.model(out), sketch.feeds, {"Rot90": 1}, reference=[inner.values[y]], atol=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import stat
@@ -22,6 +23,17 @@ NEW = b"new" * 100
 
 def names(folder) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+@contextlib.contextmanager
+def little_room():
+    """The kernel refuses to let a file grow beyond 1 MiB, as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def test_replaces_and_leaves_nothing_beside(tmp_path):
@@ -64,13 +76,8 @@ def test_symbolic_link_is_followed_and_stays(tmp_path):
 
 def test_full_disk_leaves_the_old_file(tmp_path):
     (tmp_path / "m").write_bytes(b"old")
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, hard))  # the kernel refuses the rest, as on a full disk
-    try:
-        with pytest.raises(OutputError, match="cannot be written"):
-            saving.save(bytes(1 << 21), tmp_path / "m")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with little_room(), pytest.raises(OutputError, match="cannot be written"):
+        saving.save(bytes(1 << 21), tmp_path / "m")
     assert (tmp_path / "m").read_bytes() == b"old"
     assert names(tmp_path) == ["m"]
 
@@ -78,7 +85,7 @@ def test_full_disk_leaves_the_old_file(tmp_path):
 @pytest.mark.parametrize("interruption", [KeyboardInterrupt, SystemExit, MemoryError])
 def test_interruption_leaves_the_old_file(tmp_path, interruption):
     (tmp_path / "m").write_bytes(b"old")
-    with pytest.raises(interruption), saving._replacing(str(tmp_path / "m")) as file:
+    with pytest.raises(interruption), saving._replacing(str(tmp_path / "m")) as file:  # noqa: PT012
         file.write(NEW)
         raise interruption
     assert (tmp_path / "m").read_bytes() == b"old"
@@ -189,7 +196,8 @@ def test_external_data_is_copied_to_another_folder(tmp_path, fusable, run):
     entries = [[(e.key, e.value) for t in onnx.load(path, load_external_data=False).graph.initializer
                 for e in t.external_data] for path in (tmp_path / "a/in.onnx", tmp_path / "b/out.onnx")]
     assert entries[0] == entries[1]
-    np.testing.assert_allclose(run(onnx.load(tmp_path / "b/out.onnx"), feeds())["y"], run(model, feeds())["y"], atol=1e-5)
+    fused = onnx.load(tmp_path / "b/out.onnx")
+    np.testing.assert_allclose(run(fused, feeds())["y"], run(model, feeds())["y"], atol=1e-5)
 
 
 def test_equal_data_file_is_left_alone(tmp_path):
@@ -222,13 +230,8 @@ def test_a_failing_copy_takes_everything_back(tmp_path):
     (tmp_path / "b").mkdir()
     (tmp_path / "a/one").write_bytes(bytes(100))
     (tmp_path / "a/more/two").write_bytes(bytes(1 << 21))
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, hard))
-    try:
-        with pytest.raises(OutputError):
-            saving.save(NEW, tmp_path / "b/m", folder=str(tmp_path / "a"), locations=["one", "more/two"])
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with little_room(), pytest.raises(OutputError, match="cannot be written"):
+        saving.save(NEW, tmp_path / "b/m", folder=str(tmp_path / "a"), locations=["one", "more/two"])
     assert names(tmp_path / "b") == []
 
 

@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 
 from patterns.signed_permutation import SignedPermutation, compose, holds_rotation
 
+RANKS = st.integers(1, 5)
+
 
 @st.composite
-def elements(draw, ranks=st.integers(1, 5)):
+def elements(draw, ranks=RANKS):
     rank = draw(ranks)
     return SignedPermutation(tuple(draw(st.permutations(range(rank)))), draw(st.frozensets(st.integers(0, rank - 1))))
 

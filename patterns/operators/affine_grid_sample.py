@@ -22,9 +22,9 @@ HELPERS = ("dtype", "compute", "image", "fold", "taps", "corners", "beyond")
 OURS = Opset(DOMAIN, DOMAIN_VERSION)
 LARGE = 1 << 20  # pixels of a grid from which it is sampled in strips
 BEGIN = ints(-(2**63))
-STRIPS = ints(4)
-INWARD = floats(1 - 2.0**-22)  # keeps the rounded coordinate of the last pixel's centre inside the image
-UNIT, BEYOND = floats(1), 1e30
+QUARTER, FOUR = floats(0.25), floats(4)
+INWARD = floats(1 - 2.0**-24)  # keeps the last pixel's centre inside the image, however its coordinate is rounded
+BEYOND = 1e30
 
 
 def affine_grid_sample(x: np.ndarray, theta: np.ndarray, size: Sequence[int], *, mode: str = "linear",
@@ -39,11 +39,11 @@ def define(uses: Sequence[ir.Node], opset: int) -> onnx.FunctionProto:
     result, `compute` of the grid, `image` of what GridSample is given, where some use is not float32).
     """
     dtypes = [dtype_of(node, (0,)) for node in uses]
-    thetas = {node.inputs[1].dtype for node in uses if node.inputs[1] is not None}
     double, brain = ir.DataType.DOUBLE in dtypes, ir.DataType.BFLOAT16 in dtypes
     cast = bool(HALVES & set(dtypes)) or double
     dims = [dims_of(node.inputs[1], node.inputs[2], (node.outputs[0], node.inputs[0])) for node in uses]
-    plans = [_plan(node, d, double) for node, d in zip(uses, dims)]
+    reflecting = not double and all(_linear(node, d, "reflection") for node, d in zip(uses, dims))
+    plans = [_plan(node, d, double, reflecting) for node, d in zip(uses, dims)]
     folding, clamping = any(plan["fold"] for plan in plans), any(plan["beyond"] == 0 for plan in plans)
     direct = not folding and not clamping
     strips = all(_large(node) for node in uses)
@@ -60,38 +60,32 @@ def define(uses: Sequence[ir.Node], opset: int) -> onnx.FunctionProto:
     rows, columns, shape, *others = pieces(op, set().union(*dims), double)
 
     @script(PIECES, default_opset=op)
-    def extents(x, compute: int):
-        """[d]: (W_in, H_in[, D_in])."""
+    def shrunk(x, less: float, compute: int):
+        """[d]: (n - less) / n for n = W_in, H_in[, D_in]."""
         back = op.Constant(value=BACK)
-        reverse = op.Slice(op.Shape(x, start=2), back, op.Constant(value=BEGIN), op.Constant(value=V0), back)
+        extents = op.Slice(op.Shape(x, start=2), back, op.Constant(value=BEGIN), op.Constant(value=V0), back)
         if double:
-            result = op.Cast(reverse, to=compute)
+            n = op.Cast(extents, to=compute)
+            result = op.Div(op.Sub(n, op.Cast(op.Constant(value_float=less), to=compute)), n)
         else:
-            result = op.Cast(reverse, to=FLOAT)
+            n = op.Cast(extents, to=FLOAT)
+            result = op.Div(op.Sub(n, op.Constant(value_float=less)), n)
         return result
 
     @script(PIECES, default_opset=op)
-    def folded(x, theta, fold: float, compute: int):
-        """theta for GridSample(align_corners=0): its rows times (n - 1) / n where fold is 1."""
-        n = extents(x, compute=compute)
-        if double:
-            kept = op.Cast(op.Constant(value_float=fold), to=compute)
-        else:
-            kept = op.Constant(value_float=fold)
-        return op.Mul(theta, op.Reshape(op.Div(op.Sub(n, kept), n), op.Constant(value=COLUMN)))
+    def along_row(pair, size):
+        """[W*d]: (x, y) for every pixel of a row of the wide product."""
+        return op.Tile(pair, op.Gather(size, op.Constant(value=BACK)))
 
     @script(PIECES, default_opset=op)
-    def limits(x, size, beyond: float):
-        """[W*d]: how far from 0 a coordinate may be, the outermost pixel centres' and something beyond."""
-        n = extents(x, compute=FLOAT)
-        centre = op.Div(op.Mul(op.Sub(n, op.Constant(value=UNIT)), op.Constant(value=INWARD)), n)
-        limit = op.Add(centre, op.Constant(value_float=beyond))
-        return op.Tile(limit, op.Gather(size, op.Constant(value=BACK)))
-
-    @script(PIECES, default_opset=op)
-    def sampled(x, a, b, limit, shape, mode: str, padding_mode: str, align_corners: int, taps: str, corners: int):
+    def sampled(x, a, b, limit, reach, shape, mode: str, padding_mode: str, align_corners: int, taps: str,
+                corners: int):
         """GridSample at A @ B."""
         wide = op.MatMul(a, b)
+        if reflecting:  # B holds a quarter of the coordinate g: the distance of (g - 1) / 4 from the nearest integer
+            shifted = op.Sub(wide, op.Constant(value=QUARTER))
+            distance = op.Abs(op.Sub(shifted, op.Round(shifted)))
+            wide = op.Sub(reach, op.Mul(distance, op.Mul(reach, op.Constant(value=FOUR))))
         if clamping:
             wide = op.Max(op.Min(wide, limit), op.Neg(limit))
         grid = op.Reshape(wide, shape)
@@ -108,13 +102,18 @@ def define(uses: Sequence[ir.Node], opset: int) -> onnx.FunctionProto:
             theta = op.Cast(theta, to=compute)
         elif cast:
             theta = op.Cast(theta, to=FLOAT)
-        if folding:
-            theta = folded(x, theta, fold=fold, compute=compute)
+        limit = size
+        reach = size
+        if reflecting:
+            theta = op.Mul(theta, op.Constant(value=QUARTER))
+            reach = along_row(shrunk(x, less=fold, compute=compute), size)
+        elif folding:
+            theta = op.Mul(theta, op.Reshape(shrunk(x, less=fold, compute=compute), op.Constant(value=COLUMN)))
+        if clamping:
+            centre = op.Mul(shrunk(x, less=1.0, compute=compute), op.Constant(value=INWARD))
+            limit = along_row(op.Add(centre, op.Constant(value_float=beyond)), size)
         a = rows(size, align_corners=grid_align_corners, compute=compute)
         b = columns(theta, size, align_corners=grid_align_corners, compute=compute)
-        limit = size
-        if clamping:
-            limit = limits(x, size, beyond=beyond)
         if brain:
             x = op.Cast(x, to=image)
         if strips:
@@ -125,39 +124,44 @@ def define(uses: Sequence[ir.Node], opset: int) -> onnx.FunctionProto:
             a0, a1, a2, a3 = op.Split(a, op.Concat(quarter, quarter, quarter, rest, axis=0), axis=1)
             upper = op.Concat(op.Constant(value=V0), quarter, width, op.Constant(value=V2), axis=0)
             lowest = op.Concat(op.Constant(value=V0), rest, width, op.Constant(value=V2), axis=0)
-            y0 = sampled(x, a0, b, limit, upper, mode=mode, padding_mode=padding_mode, align_corners=align_corners,
+            y0 = sampled(x, a0, b, limit, reach, upper, mode=mode, padding_mode=padding_mode, align_corners=align_corners,
                          taps=taps, corners=corners)
-            y1 = sampled(x, a1, b, limit, upper, mode=mode, padding_mode=padding_mode, align_corners=align_corners,
+            y1 = sampled(x, a1, b, limit, reach, upper, mode=mode, padding_mode=padding_mode, align_corners=align_corners,
                          taps=taps, corners=corners)
-            y2 = sampled(x, a2, b, limit, upper, mode=mode, padding_mode=padding_mode, align_corners=align_corners,
+            y2 = sampled(x, a2, b, limit, reach, upper, mode=mode, padding_mode=padding_mode, align_corners=align_corners,
                          taps=taps, corners=corners)
-            y3 = sampled(x, a3, b, limit, lowest, mode=mode, padding_mode=padding_mode, align_corners=align_corners,
+            y3 = sampled(x, a3, b, limit, reach, lowest, mode=mode, padding_mode=padding_mode, align_corners=align_corners,
                          taps=taps, corners=corners)
             y = op.Concat(y0, y1, y2, y3, axis=2)
         else:
-            y = sampled(x, a, b, limit, shape(size), mode=mode, padding_mode=padding_mode,
+            y = sampled(x, a, b, limit, reach, shape(size), mode=mode, padding_mode=padding_mode,
                         align_corners=align_corners, taps=taps, corners=corners)
         if brain:
             y = op.Cast(y, to=dtype)
         return y
 
-    return flatten(AffineGridSample, [rows, columns, shape, *others, extents, folded, limits, sampled], HELPERS,
+    return flatten(AffineGridSample, [rows, columns, shape, *others, shrunk, along_row, sampled], HELPERS,
                    AFFINE_GRID_SAMPLE.summary)
 
 
-def _plan(node: ir.Node, dims: tuple[int, ...], double: bool) -> dict[str, int | float | str]:
+def _plan(node: ir.Node, dims: tuple[int, ...], double: bool, reflecting: bool) -> dict[str, int | float | str]:
     """How GridSample is really called: ONNX Runtime has one fast path, linear + zeros + align_corners=0 on images.
 
-    fold: 1 where theta is scaled so that align_corners=0 reads the same pixels as 1.
+    fold: 1 where coordinates are scaled so that align_corners=0 reads the same pixels as 1.
     beyond: 0 where coordinates are clamped to the outermost pixels' centres, which makes zeros of border.
     taps, corners: the padding_mode and align_corners that GridSample gets.
     """
     padding, corners = _text(node, "padding_mode", "zeros"), _integer(node, "align_corners")
-    linear = dims == (2,) and _text(node, "mode", "linear") in ("linear", "bilinear")
-    clamp = linear and padding == "border" and not double
-    if linear and (padding == "zeros" or clamp):
+    clamp = reflecting or (_linear(node, dims, "border") and not double)
+    if clamp or _linear(node, dims, "zeros"):
         return {"fold": float(corners), "beyond": 0.0 if clamp else BEYOND, "taps": "zeros", "corners": 0}
     return {"fold": 0.0, "beyond": BEYOND, "taps": padding, "corners": corners}
+
+
+def _linear(node: ir.Node, dims: tuple[int, ...], padding: str) -> bool:
+    """Is it an image sampled linearly, with this padding?"""
+    return (dims == (2,) and _text(node, "mode", "linear") in ("linear", "bilinear")
+            and _text(node, "padding_mode", "zeros") == padding)
 
 
 def _large(node: ir.Node) -> bool:

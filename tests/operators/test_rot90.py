@@ -5,8 +5,8 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import onnx
-import onnx_ir as ir
 import onnx.inliner
+import onnx_ir as ir
 import onnxruntime as ort
 import pytest
 from onnx import helper
