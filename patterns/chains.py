@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Sequence
 
 import onnx_ir as ir
@@ -18,11 +19,11 @@ TAKE_FACTORS = frozenset({"Conv", "MatMul"})  # ONNX Runtime folds a scalar Mul 
 
 @dataclasses.dataclass(frozen=True)
 class Chain:
-    """Steps one behind the other, from the first that moves axes to the last.
+    """Steps one behind the other, of which the first and the last that do something move axes.
 
     Attributes:
         steps: in the order of the data.
-        lead: a factor right before them, with what lies between; empty where there is none.
+        lead: a factor right before them; empty where there is none.
     """
 
     steps: tuple[Step, ...]
@@ -55,8 +56,8 @@ def walk_up(last: Step, scope: Scope) -> tuple[list[Step], int]:
 def from_first_motion(steps: Sequence[Step]) -> Chain:
     """The chain among steps of which one at least moves axes."""
     first = next(i for i, step in enumerate(steps) if step.motion)
-    factor = next((i for i in range(first)[::-1] if steps[i].factor is not None), first)
-    return Chain(tuple(steps[first:]), tuple(steps[factor:first]))
+    factor = next((i for i in range(first)[::-1] if steps[i].factor is not None), None)
+    return Chain(tuple(steps[0 if factor is None else factor + 1:]), () if factor is None else (steps[factor],))
 
 
 def only_user(value: ir.Value, scope: Scope) -> ir.Node | None:
@@ -112,23 +113,26 @@ def steps_down(value: ir.Value, scope: Scope) -> Iterator[Step]:
         value = step.output
 
 
+def still(last: Step, scope: Scope) -> list[Step]:
+    """The steps behind a chain that do nothing."""
+    return list(itertools.takewhile(lambda step: step.factor is None, steps_down(last.output, scope)))
+
+
 def moves_on(value: ir.Value, scope: Scope) -> bool:
     """Whether a later step of the same chain moves axes: the chain is then looked at from there."""
     return any(step.motion for step in steps_down(value, scope))
 
 
 def lead(chain: Chain) -> tuple[Step, ...]:
-    """The factor right before a chain, with what lies between, unless what is above takes it in for nothing."""
+    """The factor right before a chain, unless what is above takes it in for nothing."""
     maker = chain.lead[0].source.producer() if chain.lead else None
     return () if maker is not None and maker.op_type in TAKE_FACTORS else chain.lead
 
 
 def tail(last: Step, scope: Scope) -> tuple[Step, ...]:
-    """The factor right behind a chain, with what lies between, unless what follows takes it in for nothing."""
-    steps = []
-    for step in steps_down(last.output, scope):
-        steps.append(step)
-        if step.factor is not None:
-            user = only_user(step.output, scope)
-            return () if user is not None and user.op_type == "MatMul" else tuple(steps)
-    return ()
+    """The factor right behind a chain, unless what follows takes it in for nothing."""
+    step = next(steps_down(last.output, scope), None)
+    if step is None or step.factor is None:
+        return ()
+    user = only_user(step.output, scope)
+    return () if user is not None and user.op_type == "MatMul" else (step,)

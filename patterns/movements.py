@@ -214,18 +214,17 @@ def _gather(node: ir.Node, scope: Scope) -> Step | Miss | None:
     if shape is None or len(shape) < 2:
         return None
     axis = node.attributes.get_int("axis", 0) % len(shape)
-    if array is not None:
-        pairs = [(array, shape[axis])]
-    else:
-        try:
-            pairs = [(trial.value(index), trial.shape(source)[axis]) for trial in scope.trials([index, source])]
-        except EvaluationError:
-            return None
-    if all(_is_order(indices, np.arange(dim)) for indices, dim in pairs if isinstance(dim, int)):
-        return _step(node, None) if all(isinstance(dim, int) for _, dim in pairs) else None
-    if all(isinstance(dim, int) and _is_order(indices, np.arange(dim)[::-1]) for indices, dim in pairs):
+    try:
+        pairs = [(array, shape[axis])] if array is not None else [
+            (trial.value(index), trial.shape(source)[axis]) for trial in scope.trials([index, source])]
+    except EvaluationError:
+        return None
+    sized = all(isinstance(dim, int) for _, dim in pairs)
+    if sized and all(_is_order(indices, np.arange(dim)) for indices, dim in pairs):
+        return _step(node, None)
+    if sized and all(_is_order(indices, np.arange(dim)[::-1]) for indices, dim in pairs):
         return _flip(node, len(shape), [axis])
-    if array is not None and (np.diff(array) < 0).sum() * 2 >= array.size - 1:
+    if array is not None and array.size > 1 and (np.diff(array) < 0).sum() * 2 >= array.size - 1:
         return Miss(f"the Gather's {array.size} indices are not axis {axis} ({shape[axis]}) in reverse",
                     node.outputs[0].name or "")
     return None

@@ -30,7 +30,7 @@ import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
-from patterns.chains import Chain, from_first_motion, lead, moves_on, tail, walk_up
+from patterns.chains import Chain, from_first_motion, lead, moves_on, still, tail, walk_up
 from patterns.movements import Step, read
 from patterns.operators.rot90 import CUSTOM_ROT_SCALE, ROT90, dims_of
 from patterns.operators.rot90_bodies import BEGIN, swapped
@@ -58,19 +58,25 @@ class Rot90Pattern:
         if last is None or last.motion is None or moves_on(last.output, scope):
             return None
         steps, own = walk_up(last, scope)
+        steps += still(last, scope)
         chain, whole = from_first_motion(steps[own:]), from_first_motion(steps)
         source, total = chain.steps[0].source, chain.total
         if total.rank < 2 or _is_folded(whole.steps[0].source, scope):
             return None
-        beyond = [Chain(whole.steps[i:]) for i in range(len(whole.steps) - len(chain.steps)) if whole.steps[i].motion]
-        for candidate in (chain, *reversed(beyond)):
+        longer = _longer(chain, whole)
+        for candidate in (chain, *longer):
             if candidate.total.is_identity and holds_rotation(candidate.motions):
                 return _match(candidate, (), scope)
-        if parts := _best(chain):
+        if parts := _turned(total):
             return _match(chain, parts, scope)
-        for candidate in reversed(beyond):
-            if candidate.total.rotation():
-                return _across(candidate, chain, scope)
+        across = next((c for c in longer if c.total.rotation()), None)
+        if across and _is_small(across.steps[0].source, scope):
+            return _match(across, (across.total,), scope)
+        if parts := _reduced(chain):
+            return _match(chain, parts, scope)
+        if across:
+            return Miss("a rotation, but others need the value half way, and turning from before it would take another "
+                        "pass over the tensor", source.name or "")
         maker = source.producer()
         above = read(maker, scope) if maker is not None and maker.graph is node.graph else None
         if isinstance(above, Miss):
@@ -95,22 +101,26 @@ def _is_part_of_turn(node: ir.Node, scope: Scope) -> bool:
     return steps is not None and (steps < 0).sum() > 1
 
 
-def _best(chain: Chain) -> tuple[SignedPermutation, ...]:
-    """What to write in place of a chain, part by part; empty where nothing is better than what is there."""
-    total, motions = chain.total, chain.motions
+def _turned(total: SignedPermutation) -> tuple[SignedPermutation, ...]:
+    """A rotation, or one and a change of layout, in the order to write them; empty if it is neither."""
     if total.rotation():
         return (total,)
-    if found := total.rotation_and_layout():
-        turn, layout = found
-        k, plane = turn.rotation()
-        # the two Transposes must meet, and a half turn should not reverse the last axis
-        if k == 3 or (k == 2 and total.rank - 1 not in plane):
-            return turn, layout
-        return layout, layout.inverse().then(turn).then(layout)
-    if not holds_rotation(motions):
+    found = total.rotation_and_layout()
+    if found is None:
         return ()
+    turn, layout = found
+    k, plane = turn.rotation()
+    # the two Transposes must meet, and a half turn should not reverse the last axis
+    if k == 3 or (k == 2 and total.rank - 1 not in plane):
+        return turn, layout
+    return layout, layout.inverse().then(turn).then(layout)
+
+
+def _reduced(chain: Chain) -> tuple[SignedPermutation, ...]:
+    """The best form of a chain that holds a rotation but is none, if it is cheaper than what is there."""
+    total, motions = chain.total, chain.motions
     parts = total.spelled()
-    if sum(part.cost for part in parts) >= sum(motion.cost for motion in motions):
+    if not holds_rotation(motions) or sum(part.cost for part in parts) >= sum(motion.cost for motion in motions):
         return ()
     if found := total.rotation_and_flip():
         return found
@@ -118,14 +128,21 @@ def _best(chain: Chain) -> tuple[SignedPermutation, ...]:
     return parts if cancelled and len(parts) <= len(motions) else ()
 
 
-def _across(longer: Chain, chain: Chain, scope: Scope) -> Match | Miss:
-    """A rotation that begins before a value which others need: it is made twice then, up to there and whole."""
-    source = longer.steps[0].source
-    shape, dtype = scope.shape(source), scope.dtype(source)
-    if dtype is not None and scope.static(source) and int(np.prod(shape)) * dtype.itemsize <= SMALL:
-        return _match(longer, (longer.total,), scope)
-    return Miss("a rotation, but others need the value half way, and turning from before it would take another pass "
-                "over the tensor", chain.steps[0].source.name or "")
+def _longer(chain: Chain, whole: Chain) -> list[Chain]:
+    """Chains with the same end that begin before a value which others need, shortest first."""
+    found = []
+    for i in range(len(whole.steps) - len(chain.steps))[::-1]:
+        if whole.steps[i].factor is not None:
+            break  # the product would be made twice
+        if whole.steps[i].motion:
+            found.append(Chain(whole.steps[i:]))
+    return found
+
+
+def _is_small(value: ir.Value, scope: Scope) -> bool:
+    """Whether another pass over a tensor takes no time to speak of."""
+    shape, dtype = scope.shape(value), scope.dtype(value)
+    return dtype is not None and scope.static(value) and int(np.prod(shape)) * dtype.itemsize <= SMALL
 
 
 def _match(chain: Chain, parts: Sequence[SignedPermutation], scope: Scope) -> Match | Miss:
@@ -140,7 +157,7 @@ def _match(chain: Chain, parts: Sequence[SignedPermutation], scope: Scope) -> Ma
     inner = [step for step in chain.steps if step.factor is not None]
     before, behind = lead(chain), tail(last, scope)
     options = [((), step, ()) for step in inner]
-    options += [((), behind[-1], behind)] if behind else []
+    options += [((), behind[0], behind)] if behind else []
     options += [(before, before[0], ())] if before else []
     exact = ((*option, number) for option in options
              if turns and (number := _exact_factor(option[1], dtype, scope)) is not None)

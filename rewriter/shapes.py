@@ -1,13 +1,19 @@
 """Shapes and dtypes that can be trusted: inferred from the model's inputs, never read from value_info.
 
 Other tools leave stale value_info behind, so ONNX's inference runs on a skeleton that has none, with the weights
-replaced by their types (handing weights to inference costs seconds and gains nothing).
+replaced by their types (handing weights to inference costs seconds and gains nothing). What the inputs of Loop and Scan
+bodies declare is believed where it holds by induction: at the start, and after an iteration if before it.
 """
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
+
 import onnx
 import onnx_ir as ir
+
+from rewriter.graphs import bodies
 
 Dims = tuple[int | str, ...]
 INLINE_BYTES = 4096  # an initializer up to this size may be a shape, so inference gets to see it
@@ -23,8 +29,9 @@ class ShapeTable:
     def __init__(self, model: ir.Model):
         self._dims: dict[ir.Value, Dims] = {}
         self._types: dict[ir.Value, ir.DataType] = {}
+        self._doubtful: set[ir.Value] = set()  # body inputs that do not have the shape they declare
         self.anchors = {d for v in model.graph.inputs for d in _declared(v) or () if isinstance(d, str)}
-        self._read_graph(model.graph, _infer(_skeleton(model)))
+        self._settle(model.graph, lambda: _skeleton(model, self._doubtful))
         for function in model.functions.values():
             self._read_function(model, function)
 
@@ -44,9 +51,41 @@ class ShapeTable:
         if dtype is not None:
             self._types[value] = dtype
 
+    def _settle(self, graph: ir.Graph, skeleton: Callable[[], onnx.ModelProto]) -> None:
+        """Read a graph again until every declared shape of a body input that was believed proves true."""
+        dims, types = dict(self._dims), dict(self._types)
+        while True:
+            self._read_graph(graph, _infer(skeleton()))
+            wrong = self._unproven(graph) - self._doubtful
+            if not wrong:
+                return
+            self._doubtful |= wrong
+            self._dims, self._types = dict(dims), dict(types)
+
+    def _unproven(self, graph: ir.Graph) -> set[ir.Value]:
+        """Body inputs whose declared shape is not that of every value they take."""
+        wrong: set[ir.Value] = set()
+        for node in graph.all_nodes():
+            if node.op_type == "If" and node.domain == "":
+                continue
+            for body in bodies(node):
+                taken = _taken_values(node, body)
+                for value in body.inputs:
+                    declared = self._dims.get(value)
+                    claims = {a: d for a, d in enumerate(declared or ()) if d != f"{value.name}.{a}"}
+                    shapes = [_without(self._dims.get(v), axis) for v, axis in taken.get(value, ((None, None),))]
+                    if declared is not None and not all(
+                            s is not None and len(s) == len(declared) and all(s[a] == d for a, d in claims.items())
+                            for s in shapes):
+                        wrong.add(value)
+        return wrong
+
     def _read_graph(self, graph: ir.Graph, proto: onnx.GraphProto | None) -> None:
         for value in graph.inputs:
-            self.adopt(value)
+            if value not in self._doubtful:
+                self.adopt(value)
+            elif value.dtype is not None:
+                self._types[value] = value.dtype
         self._read_constants(graph)
         known = {}
         if proto is not None:
@@ -58,12 +97,12 @@ class ShapeTable:
                 if info is not None and value not in self._types:
                     self._learn(value, info)
             if any(a.type == ir.AttributeType.GRAPH for a in node.attributes.values()):
-                bodies = {}
+                inner = {}
                 if proto is not None:
-                    bodies = {a.name: a.g for a in proto.node[index].attribute if a.type == onnx.AttributeProto.GRAPH}
+                    inner = {a.name: a.g for a in proto.node[index].attribute if a.type == onnx.AttributeProto.GRAPH}
                 for attribute in node.attributes.values():
                     if attribute.type == ir.AttributeType.GRAPH:
-                        self._read_graph(attribute.as_graph(), bodies.get(attribute.name))
+                        self._read_graph(attribute.as_graph(), inner.get(attribute.name))
 
     def _read_function(self, model: ir.Model, function: ir.Function) -> None:
         """The body of a function, with inputs as all calls of it agree on (a model is closed: there are no others)."""
@@ -80,13 +119,17 @@ class ShapeTable:
                     dims[0] if len(set(dims)) == 1 and isinstance(dims[0], int) else f"{function.name}.{value.name}.{k}"
                     for k, dims in enumerate(zip(*shapes)))
         self.anchors |= {d for v in function.inputs for d in self._dims.get(v, ()) if isinstance(d, str)}
-        proto = onnx.ModelProto(ir_version=max(model.ir_version, 8))
-        proto.opset_import.extend(onnx.helper.make_opsetid(d, v) for d, v in function.opset_imports.items())
-        _fill(proto.graph, function.graph)
-        for value, info in zip(function.inputs, proto.graph.input):
-            if value in self._types:
-                info.CopyFrom(onnx.helper.make_tensor_value_info(value.name, self._types[value], self._dims.get(value)))
-        self._read_graph(function.graph, _infer(proto))
+        def skeleton() -> onnx.ModelProto:
+            proto = onnx.ModelProto(ir_version=max(model.ir_version, 8))
+            proto.opset_import.extend(onnx.helper.make_opsetid(d, v) for d, v in function.opset_imports.items())
+            _fill(proto.graph, function.graph, self._doubtful)
+            for value, info in zip(function.inputs, proto.graph.input):
+                if value in self._types:
+                    info.CopyFrom(
+                        onnx.helper.make_tensor_value_info(value.name, self._types[value], self._dims.get(value)))
+            return proto
+
+        self._settle(function.graph, skeleton)
 
     def _read_constants(self, graph: ir.Graph) -> None:
         for value in graph.initializers.values():
@@ -99,7 +142,8 @@ class ShapeTable:
             self._types[value] = ir.DataType(info.elem_type)
         if info.HasField("shape"):
             self._dims[value] = tuple(
-                dim.dim_value if dim.HasField("dim_value") else dim.dim_param or f"{value.name}.{axis}"
+                dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0
+                else dim.dim_param or f"{value.name}.{axis}"
                 for axis, dim in enumerate(info.shape.dim))
 
 
@@ -114,23 +158,58 @@ def _infer(proto: onnx.ModelProto) -> onnx.GraphProto | None:
 def _declared(value: ir.Value) -> Dims | None:
     if value.shape is None:
         return None
-    return tuple(dim if isinstance(dim, int) else dim.value or f"{value.name}.{axis}"
-                 for axis, dim in enumerate(value.shape))
+    dims = (dim if isinstance(dim, int) else dim.value for dim in value.shape)
+    return tuple(f"{value.name}.{axis}" if dim in (None, "") or (isinstance(dim, int) and dim < 0) else dim
+                 for axis, dim in enumerate(dims))  # some tools write -1 for unknown
 
 
-def _skeleton(model: ir.Model) -> onnx.ModelProto:
-    """The model as a proto without value_info, without output shapes, its larger initializers as typed inputs."""
+def _taken_values(node: ir.Node, body: ir.Graph) -> dict[ir.Value, list[tuple[ir.Value | None, int | None]]]:
+    """For the inputs of a Loop or Scan body, where their values come from; of some, slices along an axis."""
+    if node.domain == "" and node.op_type == "Loop":
+        scalars, states = body.inputs[:2], list(zip(body.inputs[2:], node.inputs[2:], body.outputs[1:]))
+        slices = []
+    elif node.domain == "" and node.op_type == "Scan" and len(node.inputs) == len(body.inputs):
+        count = len(node.inputs) - node.attributes["num_scan_inputs"].as_int()
+        scalars, states = (), list(zip(body.inputs[:count], node.inputs[:count], body.outputs[:count]))
+        given = node.attributes.get("scan_input_axes")
+        axes = itertools.repeat(0) if given is None else given.as_ints()
+        slices = list(zip(body.inputs[count:], node.inputs[count:], axes))
+    else:
+        return {}
+    return ({value: [] for value in scalars}
+            | {value: [(first, None), (after, None)] for value, first, after in states}
+            | {value: [(whole, axis)] for value, whole, axis in slices})
+
+
+def _without(dims: Dims | None, axis: int | None) -> Dims | None:
+    if dims is None or axis is None:
+        return dims
+    return tuple(d for k, d in enumerate(dims) if k != axis % len(dims))
+
+
+def _skeleton(model: ir.Model, doubtful: set[ir.Value]) -> onnx.ModelProto:
+    """The model as a proto without value_info, without output shapes, without the data of its larger initializers."""
     proto = onnx.ModelProto(ir_version=max(model.ir_version, 8))
     for domain, version in model.opset_imports.items():
         proto.opset_import.add(domain=domain, version=version)
-    _fill(proto.graph, model.graph)
+    _fill(proto.graph, model.graph, doubtful)
     proto.functions.extend(ir.serde.serialize_function(f) for f in model.functions.values())
+    for function in proto.functions:
+        del function.value_info[:]
     return proto
 
 
-def _fill(proto: onnx.GraphProto, graph: ir.Graph) -> None:
+def _fill(proto: onnx.GraphProto, graph: ir.Graph, doubtful: set[ir.Value]) -> None:
     proto.name = graph.name or "graph"
-    proto.input.extend(ir.serde.serialize_value(value) for value in graph.inputs)
+    for value in graph.inputs:
+        proto.input.append(ir.serde.serialize_value(value))
+        tensor = proto.input[-1].type.tensor_type
+        if value in doubtful:
+            tensor.ClearField("shape")
+        if tensor.HasField("shape"):
+            for axis, dim in enumerate(tensor.shape.dim):
+                if dim.dim_value < 0 or not (dim.dim_param or dim.HasField("dim_value")):
+                    dim.dim_param = f"{value.name}.{axis}"  # inference would invent a name of its own
     inputs = set(graph.inputs)
     for value in graph.initializers.values():
         tensor = value.const_value
@@ -140,12 +219,12 @@ def _fill(proto: onnx.GraphProto, graph: ir.Graph) -> None:
             proto.initializer.append(ir.serde.serialize_tensor(tensor))
             proto.initializer[-1].name = value.name
         else:
-            proto.input.append(onnx.helper.make_tensor_value_info(value.name, int(tensor.dtype), list(tensor.shape)))
+            proto.initializer.add(name=value.name, data_type=int(tensor.dtype), dims=list(tensor.shape))
     for node in graph:
         made = ir.serde.serialize_node(node)
         for attribute in made.attribute:
             if attribute.type == onnx.AttributeProto.GRAPH:
                 attribute.g.Clear()
-                _fill(attribute.g, node.attributes[attribute.name].as_graph())
+                _fill(attribute.g, node.attributes[attribute.name].as_graph(), doubtful)
         proto.node.append(made)
     proto.output.extend(onnx.ValueInfoProto(name=value.name) for value in graph.outputs)

@@ -59,7 +59,8 @@ def attributes(model):
 @pytest.mark.parametrize("dynamo", [True, False], ids=["dynamo", "torchscript"])
 @pytest.mark.parametrize("k", [1, 2, 3, -1, 5])
 @pytest.mark.parametrize(("shape", "dims"), [
-    ((2, 3, 5, 7), (2, 3)), ((5, 7), (0, 1)), ((2, 3, 5, 7), (1, 3)), ((2, 3, 5, 7), (-1, -2)), ((1, 2, 3, 4, 5), (2, 4))])
+    ((2, 3, 5, 7), (2, 3)), ((5, 7), (0, 1)), ((2, 3, 5, 7), (1, 3)), ((2, 3, 5, 7), (-1, -2)),
+    ((1, 2, 3, 4, 5), (2, 4))])
 def test_torch_rot90(export, fuses, k, shape, dims, dynamo):
     x = torch.from_numpy(image(*shape))
     module = Turn(k, dims)

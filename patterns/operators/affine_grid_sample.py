@@ -20,7 +20,7 @@ from rewriter.vocabulary import DOMAIN, DOMAIN_VERSION, Operator
 FLOAT = onnx.TensorProto.FLOAT
 HELPERS = ("dtype", "compute", "image", "fold", "taps", "corners", "beyond")
 OURS = Opset(DOMAIN, DOMAIN_VERSION)
-LARGE = 1 << 20  # pixels of a grid from which it is sampled in strips
+LARGE = 1 << 19  # pixels of a grid from which it is sampled in strips
 BEGIN = ints(-(2**63))
 QUARTER, FOUR = floats(0.25), floats(4)
 INWARD = floats(1 - 2.0**-24)  # keeps the last pixel's centre inside the image, however its coordinate is rounded
@@ -44,18 +44,14 @@ def define(uses: Sequence[ir.Node], opset: int) -> onnx.FunctionProto:
     dims = [dims_of(node.inputs[1], node.inputs[2], (node.outputs[0], node.inputs[0])) for node in uses]
     reflecting = not double and all(_linear(node, d, "reflection") for node, d in zip(uses, dims))
     plans = [_plan(node, d, double, reflecting) for node, d in zip(uses, dims)]
+    if len({plan["corners"] for plan in plans}) > 1:
+        plain = [_as_written(node) for node in uses]
+        plans = plain if len({plan["corners"] for plan in plain}) == 1 else plans
+    corners = {plan["corners"] for plan in plans}
+    corner, uniform = min(corners), len(corners) == 1  # onnx's ReferenceEvaluator misreads a referenced 0
+    direct = uniform and plans == [_as_written(node) for node in uses]
     folding, clamping = any(plan["fold"] for plan in plans), any(plan["beyond"] == 0 for plan in plans)
-    direct = not folding and not clamping
     strips = all(_large(node) for node in uses)
-    for node, dtype, plan in zip(uses, dtypes, plans):
-        helpers = {} if direct else plan
-        if cast:
-            helpers["dtype"] = int(dtype)
-        if double:
-            helpers["compute"] = int(dtype if dtype == ir.DataType.DOUBLE else ir.DataType.FLOAT)
-        if brain:
-            helpers["image"] = int(ir.DataType.FLOAT if dtype == ir.DataType.BFLOAT16 else dtype)
-        write(node, helpers, HELPERS)
     op = Opset("", opset)
     rows, columns, shape, *others = pieces(op, set().union(*dims), double)
 
@@ -78,8 +74,7 @@ def define(uses: Sequence[ir.Node], opset: int) -> onnx.FunctionProto:
         return op.Tile(pair, op.Gather(size, op.Constant(value=BACK)))
 
     @script(PIECES, default_opset=op)
-    def sampled(x, a, b, limit, reach, shape, mode: str, padding_mode: str, align_corners: int, taps: str,
-                corners: int):
+    def sampled(x, a, b, limit, reach, shape, mode: str, padding_mode: str, taps: str, corners: int):
         """GridSample at A @ B."""
         wide = op.MatMul(a, b)
         if reflecting:  # B holds a quarter of the coordinate g: the distance of (g - 1) / 4 from the nearest integer
@@ -90,7 +85,9 @@ def define(uses: Sequence[ir.Node], opset: int) -> onnx.FunctionProto:
             wide = op.Max(op.Min(wide, limit), op.Neg(limit))
         grid = op.Reshape(wide, shape)
         if direct:
-            y = op.GridSample(x, grid, mode=mode, padding_mode=padding_mode, align_corners=align_corners)
+            y = op.GridSample(x, grid, mode=mode, padding_mode=padding_mode, align_corners=corner)
+        elif uniform:
+            y = op.GridSample(x, grid, mode=mode, padding_mode=taps, align_corners=corner)
         else:
             y = op.GridSample(x, grid, mode=mode, padding_mode=taps, align_corners=corners)
         return y
@@ -124,24 +121,32 @@ def define(uses: Sequence[ir.Node], opset: int) -> onnx.FunctionProto:
             a0, a1, a2, a3 = op.Split(a, op.Concat(quarter, quarter, quarter, rest, axis=0), axis=1)
             upper = op.Concat(op.Constant(value=V0), quarter, width, op.Constant(value=V2), axis=0)
             lowest = op.Concat(op.Constant(value=V0), rest, width, op.Constant(value=V2), axis=0)
-            y0 = sampled(x, a0, b, limit, reach, upper, mode=mode, padding_mode=padding_mode, align_corners=align_corners,
-                         taps=taps, corners=corners)
-            y1 = sampled(x, a1, b, limit, reach, upper, mode=mode, padding_mode=padding_mode, align_corners=align_corners,
-                         taps=taps, corners=corners)
-            y2 = sampled(x, a2, b, limit, reach, upper, mode=mode, padding_mode=padding_mode, align_corners=align_corners,
-                         taps=taps, corners=corners)
-            y3 = sampled(x, a3, b, limit, reach, lowest, mode=mode, padding_mode=padding_mode, align_corners=align_corners,
-                         taps=taps, corners=corners)
+            y0 = sampled(x, a0, b, limit, reach, upper, mode=mode, padding_mode=padding_mode, taps=taps, corners=corners)
+            y1 = sampled(x, a1, b, limit, reach, upper, mode=mode, padding_mode=padding_mode, taps=taps, corners=corners)
+            y2 = sampled(x, a2, b, limit, reach, upper, mode=mode, padding_mode=padding_mode, taps=taps, corners=corners)
+            y3 = sampled(x, a3, b, limit, reach, lowest, mode=mode, padding_mode=padding_mode, taps=taps, corners=corners)
             y = op.Concat(y0, y1, y2, y3, axis=2)
         else:
             y = sampled(x, a, b, limit, reach, shape(size), mode=mode, padding_mode=padding_mode,
-                        align_corners=align_corners, taps=taps, corners=corners)
+                        taps=taps, corners=corners)
         if brain:
             y = op.Cast(y, to=dtype)
         return y
 
-    return flatten(AffineGridSample, [rows, columns, shape, *others, shrunk, along_row, sampled], HELPERS,
-                   AFFINE_GRID_SAMPLE.summary)
+    function = flatten(AffineGridSample, [rows, columns, shape, *others, shrunk, along_row, sampled], HELPERS,
+                       AFFINE_GRID_SAMPLE.summary)
+    for node, dtype, plan in zip(uses, dtypes, plans):
+        write(node, {name: value for name, value in (plan | _types(dtype)).items() if name in function.attribute}, HELPERS)
+        if cast:
+            node.attributes.add(ir.AttrInt64("dtype", int(dtype)))
+    return function
+
+
+def _types(dtype: ir.DataType) -> dict[str, int]:
+    """dtype: of the result. compute: of the grid. image: of what GridSample is given, which has no bfloat16 kernel."""
+    single = dtype != ir.DataType.DOUBLE
+    return {"dtype": int(dtype), "compute": int(ir.DataType.FLOAT if single else dtype),
+            "image": int(ir.DataType.FLOAT if dtype == ir.DataType.BFLOAT16 else dtype)}
 
 
 def _plan(node: ir.Node, dims: tuple[int, ...], double: bool, reflecting: bool) -> dict[str, int | float | str]:
@@ -151,11 +156,15 @@ def _plan(node: ir.Node, dims: tuple[int, ...], double: bool, reflecting: bool) 
     beyond: 0 where coordinates are clamped to the outermost pixels' centres, which makes zeros of border.
     taps, corners: the padding_mode and align_corners that GridSample gets.
     """
-    padding, corners = _text(node, "padding_mode", "zeros"), _integer(node, "align_corners")
     clamp = reflecting or (_linear(node, dims, "border") and not double)
     if clamp or _linear(node, dims, "zeros"):
-        return {"fold": float(corners), "beyond": 0.0 if clamp else BEYOND, "taps": "zeros", "corners": 0}
-    return {"fold": 0.0, "beyond": BEYOND, "taps": padding, "corners": corners}
+        return {"fold": float(_integer(node, "align_corners")), "beyond": 0.0 if clamp else BEYOND, "taps": "zeros", "corners": 0}
+    return _as_written(node)
+
+
+def _as_written(node: ir.Node) -> dict[str, int | float | str]:
+    return {"fold": 0.0, "beyond": BEYOND, "taps": _text(node, "padding_mode", "zeros"),
+            "corners": _integer(node, "align_corners")}
 
 
 def _linear(node: ir.Node, dims: tuple[int, ...], padding: str) -> bool:

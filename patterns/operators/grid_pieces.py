@@ -46,7 +46,7 @@ def pieces(op: Opset, dims: set[int], double: bool) -> tuple[OnnxFunction, ...]:
     a_z = units((2, 0, 0), shape=(3, 1, 1))
     k_x = units((0, 0, 0), shape=(d + 1, d, 1))
     k_rest = units((d, 0, 0), *((k, k, 0) for k in range(1, d)), shape=(d + 1, d, 1))
-    v_d = ints(d)
+    v_d, v_00d, v_0d0 = ints(d), ints(0, 0, 1 if mixed else d), ints(0, 1 if mixed else d, 0)
 
     @script(PIECES, default_opset=op)
     def coordinates(n, align_corners: int):
@@ -111,11 +111,16 @@ def pieces(op: Opset, dims: set[int], double: bool) -> tuple[OnnxFunction, ...]:
             head = op.Slice(k, op.Constant(value=V00), op.Concat(d, d, axis=0))
             last = op.Slice(k, op.Constant(value=V30), op.Concat(op.Constant(value=V4), d, axis=0))
             k = op.Concat(head, last, axis=0)
-        wide = op.Transpose(op.Flatten(k, axis=1), perm=[1, 0])
-        if double:
-            wide = op.Cast(wide, to=compute)
-        product = op.MatMul(wide, op.Transpose(theta, perm=[0, 2, 1]))
-        length = op.Mul(n, axes(size))
-        return op.Reshape(product, op.Concat(op.Constant(value=V0), axes(size), length, axis=0))
+        k = op.Flatten(k, axis=1)
+        if double:  # ONNX Runtime 1.17 merges a Transpose into a MatMul of float64, and then has no kernel
+            k = op.Cast(k, to=compute)
+            product = op.Transpose(op.MatMul(theta, k), perm=[0, 2, 1])
+        else:
+            product = op.MatMul(op.Transpose(k, perm=[1, 0]), op.Transpose(theta, perm=[0, 2, 1]))
+        # No Concat: ONNX Runtime would make a -1 of its only unknown, which fails on an empty batch.
+        target = op.Add(op.Mul(n, op.Constant(value=v_00d)), op.Constant(value=v_0d0))
+        if mixed:
+            target = op.Mul(target, axes(size))
+        return op.Reshape(product, target)
 
     return rows, columns, shape, coordinates, spatial, axes

@@ -31,7 +31,7 @@ def _range(call):
     start, limit, delta = (np.ravel(a)[0] for a in call.inputs)
     if not delta:
         raise EvaluationError("Range with step 0")
-    count = max(int(np.ceil(float(limit - start) / float(delta))), 0)
+    count = max(int(np.ceil((float(limit) - float(start)) / float(delta))), 0)
     guard((count,))
     return (start + np.arange(count).astype(call.inputs[0].dtype) * delta).astype(call.inputs[0].dtype)
 

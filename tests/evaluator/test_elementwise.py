@@ -12,6 +12,7 @@ from hypothesis.extra import numpy as hnp
 INTEGERS = (np.int32, np.int64)
 FLOATS = (np.float16, np.float32, np.float64)
 NUMBERS = (*INTEGERS, *FLOATS)
+SMALL = st.integers(-12, 12)
 quick = settings(max_examples=50, deadline=None, derandomize=True)
 
 
@@ -20,7 +21,7 @@ def filled(shape, dtype, seed=0, scale=4):
 
 
 @st.composite
-def operands(draw, count, dtypes=NUMBERS, elements=st.integers(-12, 12)):
+def operands(draw, count, dtypes=NUMBERS, elements=SMALL):
     """Arrays of one dtype that broadcast, 0-d and empty ones among them; floats are multiples of a quarter."""
     dtype = draw(st.sampled_from(dtypes))
     shapes = draw(hnp.mutually_broadcastable_shapes(num_shapes=count, min_dims=0, max_dims=3, min_side=0, max_side=3))
@@ -63,20 +64,20 @@ def test_logic(agrees, op, pair):
 
 
 @quick
-@given(pair=operands(2, elements=st.integers(-12, 12).filter(bool)))
+@given(pair=operands(2, elements=SMALL.filter(bool)))
 def test_division(agrees, pair):
     agrees("Div", pair)
 
 
 @pytest.mark.parametrize("fmod", [0, 1])
 @quick
-@given(pair=operands(2, INTEGERS, st.integers(-12, 12).filter(bool)))
+@given(pair=operands(2, INTEGERS, SMALL.filter(bool)))
 def test_remainder_of_integers(agrees, pair, fmod):
     agrees("Mod", pair, fmod=fmod)
 
 
 @quick
-@given(pair=operands(2, FLOATS, st.integers(-12, 12).filter(bool)))
+@given(pair=operands(2, FLOATS, SMALL.filter(bool)))
 def test_remainder_of_floats(agrees, pair):
     agrees("Mod", pair, fmod=1)
 
@@ -135,7 +136,7 @@ def test_not_numbers(agrees):
 
 
 @pytest.mark.parametrize("dtype", NUMBERS)
-@pytest.mark.parametrize("low, high", [(-1, 1), (None, 1), (-1, None), (None, None), (2, 1)])
+@pytest.mark.parametrize(("low", "high"), [(-1, 1), (None, 1), (-1, None), (None, None), (2, 1)])
 def test_clip(agrees, dtype, low, high):
     bounds = [None if b is None else np.array(b, dtype) for b in (low, high)]
     agrees("Clip", [filled((3, 4), dtype), *bounds])

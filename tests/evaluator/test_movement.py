@@ -29,7 +29,7 @@ def test_transpose(agrees, dtype):
     agrees("Transpose", [counted(dtype=dtype)])
 
 
-@pytest.mark.parametrize("shape, target, options", [
+@pytest.mark.parametrize(("shape", "target", "options"), [
     ((2, 3, 4), (0, -1), {}), ((2, 3, 4), (4, 0, 2), {}), ((6,), (-1, 2, 1), {}), ((1,), (), {}), ((), (1, 1), {}),
     ((0, 4), (-1, 4), {}), ((0, 4), (4, 0), {"allowzero": 1}), ((0, 4), (0, 2, 2), {}), ((2, 3), (2, 3), {"opset": 11}),
 ])
@@ -37,8 +37,9 @@ def test_reshape(agrees, shape, target, options):
     agrees("Reshape", [counted(*shape), ints(*target)], **options)
 
 
-@pytest.mark.parametrize("shape, target, options", [
-    ((6,), (-1, -1), {}), ((6,), (-2, 3), {}), ((6,), (4,), {}), ((6,), (6, 0), {}), ((0, 4), (4, 0, -1), {"allowzero": 1}),
+@pytest.mark.parametrize(("shape", "target", "options"), [
+    ((6,), (-1, -1), {}), ((6,), (-2, 3), {}), ((6,), (4,), {}), ((6,), (6, 0), {}),
+    ((0, 4), (4, 0, -1), {"allowzero": 1}),
 ])
 def test_impossible_reshapes_decline(declines, shape, target, options):
     assert declines("Reshape", [counted(*shape), ints(*target)], **options)
@@ -88,7 +89,8 @@ def test_concat(agrees, dtype):
 
 @pytest.mark.parametrize("options", [
     {"outputs": 3, "num_outputs": 3}, {"outputs": 2, "num_outputs": 2, "axis": -1}, {"outputs": 1, "num_outputs": 1},
-    {"outputs": 7, "num_outputs": 7}, {"outputs": 7, "opset": 13}, {"outputs": 2, "opset": 11, "axis": 1, "split": [3, 1]},
+    {"outputs": 7, "num_outputs": 7}, {"outputs": 7, "opset": 13},
+    {"outputs": 2, "opset": 11, "axis": 1, "split": [3, 1]},
 ])
 def test_split(agrees, options):
     agrees("Split", [counted(7, 4)], **options)
@@ -148,7 +150,7 @@ def test_gather_out_of_range_declines(declines):
         assert "out of bounds" in declines("Gather", [counted(3), ints(index)])
 
 
-@pytest.mark.parametrize("indices, axis", [
+@pytest.mark.parametrize(("indices", "axis"), [
     ([[0, -1]], 1), ([[0, -1], [1, 2]], 1), ([[2, -1, 0, 1]], 0), ([[2, -1, 0, 1], [0, 0, 0, -3]], -2), ([[0]], 0)])
 def test_gather_elements(agrees, indices, axis):
     agrees("GatherElements", [counted(3, 4), ints(*indices)], axis=axis)
@@ -203,7 +205,7 @@ def test_scatter_nd_adds_up_duplicates(agrees):
 
 
 @pytest.mark.parametrize("reduction", ["none", "add"])
-@pytest.mark.parametrize("indices, axis", [([[0, -1], [2, 1]], 1), ([[0, -1, 2, 1]], -2), ([[1]], 0)])
+@pytest.mark.parametrize(("indices", "axis"), [([[0, -1], [2, 1]], 1), ([[0, -1, 2, 1]], -2), ([[1]], 0)])
 def test_scatter_elements(agrees, indices, axis, reduction):
     updates = -counted(*np.shape(indices)) - 1
     agrees("ScatterElements", [counted(3, 4), ints(*indices), updates], axis=axis, reduction=reduction)

@@ -1,4 +1,4 @@
-"""Rot90 and CustomRotScale: references against numpy and torch, function bodies in ONNX Runtime and onnx's evaluator."""
+"""Rot90 and CustomRotScale: references against numpy and torch, bodies in ONNX Runtime and onnx's evaluator."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_one_body_serves_all_uses(operator, uses, opset):
     onnx.checker.check_model(proto, full_check=True)
     assert [o.version for f in proto.functions for o in f.opset_import] == [opset]
     runs = [dict(zip(want, session(proto).run(None, feeds)))]
-    if opset > 11 or len(USES[uses]) == 1:  # onnx's evaluator cannot follow Constant(value=@attribute), all opset 11 has
+    if opset > 11 or len(USES[uses]) == 1:  # onnx's evaluator cannot follow Constant(value=@attribute), opset 11's only
         runs.append(dict(zip(want, ReferenceEvaluator(proto).run(None, feeds))))
     for got in runs:
         for name, array in want.items():

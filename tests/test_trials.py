@@ -1,0 +1,155 @@
+"""Which sizes are tried: all symbols found, both sides of every threshold, no symbol that never varies."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+from onnx import TensorProto, helper
+
+from rewriter.evaluator import EvaluationError, Kind, kind
+from rewriter.scopes import Facts, scopes
+from rewriter.slices import linear_slice
+from rewriter.trials import beyond_trial, symbols, trials
+
+HEAD = '<ir_version: 9, opset_import: ["" : 18, "other" : 1]>\n'
+CONSTANTS = "<int64[1] zero = {0}, int64[1] two = {2}, int64[1] last = {3}, int64[1] eight = {8}, int64[1] edge = {%d}>"
+
+
+def parsed(text):
+    model = ir.from_proto(onnx.parser.parse_model(HEAD + text))
+    scope = next(scopes(Facts(model)))
+    return scope, {v.name: v for v in (*model.graph.inputs, *(o for n in model.graph for o in n.outputs))}
+
+
+def size_arithmetic(lines, edge=20, inputs="float[N, C, H, W] x"):
+    return parsed(f"""g ({inputs}) => (float[a] y) {CONSTANTS % edge} {{
+        shape = Shape(x)
+        n = Gather(shape, zero)
+        h = Gather(shape, two)
+        w = Gather(shape, last)
+        {lines}
+        y = Identity(x)
+    }}""")
+
+
+def tried(scope, value):
+    """The values that a value takes."""
+    return [np.ravel(trial.value(value)).tolist() for trial in trials(scope, [value])]
+
+
+def test_no_symbols_one_trial():
+    scope, values = parsed("g (float[2, 3] x) => (float[a] y) { s = Shape(x) y = Neg(x) }")
+    only, = trials(scope, [values["s"], values["y"]])
+    assert only.value(values["s"]).tolist() == [2, 3]
+
+
+def test_symbols_of_dynamic_inputs():
+    scope, values = size_arithmetic("both = Mul(h, w)", inputs="float[N, 3, H, W] x, float[B, 2, 3] other")
+    found, comparisons = symbols(scope, [values["both"]])
+    assert found == {"N": True, "H": False, "W": False} and not comparisons
+    assert symbols(scope, [values["other"]])[0] == {"B": True}
+    assert symbols(scope, [values["both"], values["other"]])[0] == {"N": True, "H": False, "W": False, "B": True}
+
+
+def test_sizes_differ_enough():
+    scope, values = size_arithmetic("both = Concat<axis = 0>(h, w)")
+    pairs = tried(scope, values["both"])
+    assert len(pairs) >= 4 and all(min(pair) > 1 for pair in pairs)
+    assert {np.sign(h - w) for h, w in pairs} == {-1, 0, 1}
+    assert any(h > 20 * w for h, w in pairs) and any(w > 20 * h for h, w in pairs)
+    batches = {trial.sizes["N"] for trial in trials(scope, [values["both"]])}
+    assert len(batches) > 1 and min(batches) > 1
+
+
+def test_every_symbol_varies_and_no_two_are_alike():
+    dims = [f"d{k}" for k in range(30)]
+    inputs = ", ".join(f"float[2, {', '.join(dims[k:k + 5])}] x{k}" for k in range(0, 30, 5))
+    shapes = "\n".join(f"s{k} = Shape(x{k})" for k in range(0, 30, 5))
+    scope, values = parsed(f"g ({inputs}) => (float[a] y) {{ {shapes} y = Neg(x0) }}")
+    every = trials(scope, [values[f"s{k}"] for k in range(0, 30, 5)])
+    columns = {dim: tuple(trial.sizes[dim] for trial in every) for dim in dims}
+    assert all(len(set(column)) > 1 for column in columns.values())
+    assert len(set(columns.values())) == len(dims)
+
+
+def test_size_inputs():
+    scope, values = parsed("""g (int64[2] size, int64[4] full, float[2] x) => (float[a] y)
+        { both = Concat<axis = 0>(size, full) y = Neg(x) }""")
+    found, _ = symbols(scope, [values["both"]])
+    assert found == {f"size[{k}]": False for k in range(2)} | {f"full[{k}]": k == 0 for k in range(4)}
+    assert all(len(row) == 6 and min(row) > 1 for row in tried(scope, values["both"]))
+
+
+@pytest.mark.parametrize("which", ["h", "w"])
+@pytest.mark.parametrize("edge", [20, 100, 1000, 2047])
+@pytest.mark.parametrize("line", [
+    "r = Min({0}, edge)", "r = Max({0}, edge)", "r = Min(edge, {0})", "t = Squeeze(edge)\n r = Clip({0}, , t)",
+    "c = Less({0}, edge)\n r = Where(c, {0}, edge)", "c = GreaterOrEqual({0}, edge)\n r = Where(c, edge, {0})",
+    "c = Equal({0}, edge)\n r = Where(c, zero, {0})", "r = Mod({0}, edge)", "r = Div({0}, edge)",
+    "f = Cast<to = 1>({0})\n e = Cast<to = 1>(edge)\n r = Min(f, e)"])
+def test_both_sides_of_a_threshold(line, edge, which):
+    """Whatever a size is compared with, some trial lies below, one above and one at it."""
+    scope, values = size_arithmetic(line.format(which), edge)
+    sides = {int(np.sign(trial.value(values[which])[0] - edge)) for trial in trials(scope, [values["r"]])}
+    assert sides == {-1, 0, 1}
+
+
+@pytest.mark.parametrize(("line", "compared", "edge"), [
+    ("t = Div(w, eight)\n r = Min(t, edge)", "t", 200),
+    ("t = Mul(w, eight)\n r = Min(t, edge)", "t", 24),
+    ("t = Mul(h, w)\n r = Min(t, edge)", "t", 5000),
+    ("t = Sub(w, h)\n r = Max(t, edge)", "t", 300),
+    ("t = Size(x)\n r = Min(t, edge)", "t", 20000)])
+def test_both_sides_where_arithmetic_comes_before_the_comparison(line, compared, edge):
+    scope, values = size_arithmetic(line, edge)
+    sides = {int(np.sign(np.ravel(trial.value(values[compared]))[0] - edge)) for trial in trials(scope, [values["r"]])}
+    assert {-1, 1} <= sides
+
+
+def test_thresholds_of_a_batch():
+    scope, values = size_arithmetic("r = Min(n, edge)", edge=5, inputs="float[N, 3, 8, 9] x")
+    assert {row[0] for row in tried(scope, values["r"])} >= {2, 4, 5}
+
+
+def test_comparisons_of_data_cost_no_trials():
+    scope, values = size_arithmetic("six = Constant<value_float = 6.0>()\n r = Clip(x, , six)\n both = Mul(h, w)")
+    assert len(trials(scope, [values["r"], values["both"]])) == len(trials(scope, [values["both"]]))
+
+
+@pytest.mark.parametrize("detour", [
+    "made = ConstantOfShape(shape)\n again = Shape(made)",
+    "one = Constant<value_float = 1.0>()\n made = Expand(one, shape)\n again = Shape(made)",
+    "made = Transpose(x)\n again = Shape(made)",
+    "pads = Concat<axis = 0>(zero, zero, zero, zero, zero, zero, zero, two)\n made = Pad(x, pads)\n again = Shape(made)"])
+def test_symbols_behind_another_shape(detour):
+    scope, values = size_arithmetic(detour)
+    assert {"H", "W"} <= symbols(scope, [values["again"]])[0].keys()
+    assert len({tuple(row) for row in tried(scope, values["again"])}) >= 4
+
+
+def test_what_no_trial_proves():
+    scope, values = size_arithmetic("f = Cast<to = 1>(w)\n wave = Sin(f)\n square = Mul(f, f)\n k = Floor(f)")
+    assert beyond_trial(scope, [values["square"], values["k"]]) is None
+    assert beyond_trial(scope, [values["square"], values["wave"]]).op_type == "Sin"
+
+
+def test_a_long_chain_is_classified():
+    length = 100_000
+    nodes = [helper.make_node(("Neg", "Identity", "Add")[k % 3], [f"v{k}"] * (1 + (k % 3 == 2)), [f"v{k + 1}"])
+             for k in range(length)]
+    nodes += [helper.make_node("Shape", ["v0"], ["s0"])]
+    nodes += [helper.make_node("Identity", [f"s{k}"], [f"s{k + 1}"]) for k in range(length)]
+    x = helper.make_tensor_value_info("v0", TensorProto.FLOAT, ["N", "W"])
+    graph = helper.make_graph(nodes, "g", [x], [onnx.ValueInfoProto(name=n) for n in (f"v{length}", f"s{length}")])
+    model = ir.from_proto(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]))
+    scope = next(scopes(Facts(model)))
+    data, sizes = model.graph.outputs
+    assert kind(data, scope) is Kind.DATA and kind(sizes, scope) is Kind.STRUCTURAL
+    assert symbols(scope, [data, sizes])[0] == {"N": True, "W": False}
+    assert {tuple(trial.value(sizes)) for trial in trials(scope, [sizes])[:2]} == {(2, 7), (3, 16)}
+    assert linear_slice(data, scope) is None  # too much of it
+    assert scope.shape(data) == ("N", "W")
+    with pytest.raises(EvaluationError):
+        trials(scope, [sizes])[0].value(data)
