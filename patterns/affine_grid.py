@@ -23,10 +23,10 @@ import numpy as np
 import onnx_ir as ir
 
 from patterns.affine_slice import Proof, Theta, prove
+from patterns.grid_hints import plausible
 from patterns.operators.affine_grid import AFFINE_GRID
 from patterns.sizes import Size, wire
 from rewriter.builder import Builder
-from rewriter.evaluator import entry
 from rewriter.graphs import survivors
 from rewriter.scopes import Scope
 from rewriter.slices import FLOATS, LinearSlice, linear_slice
@@ -49,7 +49,10 @@ class AffineGridPattern:
         root = node.inputs[1] if sampled else node.outputs[0]
         if root is None or root.producer() is None or root.producer().graph is not scope.graph:
             return None
-        if not sampled and not _may_be_grid(root):
+        hopeless = scope.memo("hopeless grids", set)
+        if root in hopeless and not sampled:
+            return None
+        if not sampled and root not in scope.memo("plausible grids", lambda: plausible(scope.graph)):
             return None
         dtype = scope.dtype(root)
         if dtype not in FLOATS:
@@ -65,8 +68,12 @@ class AffineGridPattern:
         piece = linear_slice(root, scope)
         if piece is None or (root in piece.leaves and not sampled):
             return None
-        proof = prove(piece, scope, rank)
+        proof = prove(piece, scope, rank) if piece.whole else None
+        if proof is None:
+            hopeless.update(piece.spine())
         if proof is None and sampled:
+            if not piece.whole:
+                return Miss("it is computed from too much to be looked at", root.name or "")
             leaf, reason = next(iter(piece.leaves.items()))
             return Miss(f"no affine function of few parameters: it comes from {leaf.name} ({reason})", leaf.name or "")
         if not isinstance(proof, Proof):
@@ -91,16 +98,6 @@ def _still_computed(root: ir.Value, covers, piece: LinearSlice, proof: Proof) ->
             if value in piece.feeds and np.prod(proof.trials[0].shape(value)) >= elements:
                 return value
     return None
-
-
-def _may_be_grid(value: ir.Value) -> bool:
-    """A cheap look at what the model declares, before anything is inferred."""
-    if entry(value.producer()) is None and value.producer().op_type != "If":
-        return False
-    if not value.shape:  # some tools declare every tensor they do not know as a scalar
-        return True
-    rank = len(value.shape) - 2
-    return rank in (2, 3) and (value.shape[-1] == rank or not isinstance(value.shape[-1], int))
 
 
 def _grid_rank(image: ir.Value | None, scope: Scope) -> int | None:

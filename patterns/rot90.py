@@ -124,7 +124,7 @@ def _reduced(chain: Chain) -> tuple[SignedPermutation, ...]:
         return ()
     if found := total.rotation_and_flip():
         return found
-    cancelled = sum(len(motion.flips) for motion in motions) > len(total.flips)
+    cancelled = sum(len(motion.flips) for motion in motions) > len(total.flips) <= 1
     return parts if cancelled and len(parts) <= len(motions) else ()
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
 
 import numpy as np
 import onnx_ir as ir
@@ -20,6 +21,9 @@ SAME_TYPE = {("com.microsoft", "FusedMatMul"): 0, ("", "Where"): 1, ("", "CastLi
     "Gather", "Expand", "Concat", "Identity", "Neg", "ReduceSum", "AffineGrid", "GridSample", "Pad", "Tile")}
 
 
+T = TypeVar("T")
+
+
 class Facts:
     """What holds for a whole model, computed when first asked for. One instance per run of the engine."""
 
@@ -28,6 +32,7 @@ class Facts:
         self.folded: dict[ir.Value, tuple[np.ndarray, float]] = {}  # constants with their rounding units
         self.kinds: dict[ir.Value, int] = {}  # evaluator.Kind, memoised
 
+        self.steps_left = 1_000_000 + 100 * model.graph.num_nodes()  # of all walks through linear slices
         self.measuring: list[Evaluator] = []  # evaluators that only learn shapes
 
     @functools.cached_property
@@ -47,6 +52,14 @@ class Scope:
     def __init__(self, facts: Facts, graph: ir.Graph | ir.Function, path: str, opset: int, around: tuple = ()):
         self.facts, self.graph, self.path, self.opset = facts, graph, path, opset
         self._homes = {id(graph), *around}
+        self._memo: dict[str, object] = {}
+
+    def memo(self, key: str, make: Callable[[], T]) -> T:
+        """What `make` returned when this scope was first asked for `key`: where a pattern, which has no state of its
+        own, keeps what holds for a whole graph."""
+        if key not in self._memo:
+            self._memo[key] = make()
+        return self._memo[key]
 
     def shape(self, value: ir.Value) -> Dims | None:
         """Dims of a value, inferred from the model's inputs; symbols (str) where unknown; None if the rank is."""

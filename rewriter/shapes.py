@@ -56,15 +56,16 @@ class ShapeTable:
         dims, types = dict(self._dims), dict(self._types)
         while True:
             self._read_graph(graph, _infer(skeleton()))
-            wrong = self._unproven(graph) - self._doubtful
+            wrong = self._unproven(graph)
             if not wrong:
                 return
             self._doubtful |= wrong
             self._dims, self._types = dict(dims), dict(types)
 
     def _unproven(self, graph: ir.Graph) -> set[ir.Value]:
-        """Body inputs whose declared shape is not that of every value they take."""
+        """Body inputs whose declared shape is not that of every value they take; first those that contradict one."""
         wrong: set[ir.Value] = set()
+        open_questions: set[ir.Value] = set()
         for node in graph.all_nodes():
             if node.op_type == "If" and node.domain == "":
                 continue
@@ -73,12 +74,13 @@ class ShapeTable:
                 for value in body.inputs:
                     declared = self._dims.get(value)
                     claims = {a: d for a, d in enumerate(declared or ()) if d != f"{value.name}.{a}"}
-                    shapes = [_without(self._dims.get(v), axis) for v, axis in taken.get(value, ((None, None),))]
-                    if declared is not None and not all(
-                            s is not None and len(s) == len(declared) and all(s[a] == d for a, d in claims.items())
-                            for s in shapes):
-                        wrong.add(value)
-        return wrong
+                    for source, axis in taken.get(value, [(None, None)]) if declared is not None else ():
+                        shape = _without(self._dims.get(source), axis)
+                        if shape is None:
+                            open_questions.add(value)
+                        elif len(shape) != len(declared) or any(shape[a] != d for a, d in claims.items()):
+                            wrong.add(value)
+        return wrong or open_questions
 
     def _read_graph(self, graph: ir.Graph, proto: onnx.GraphProto | None) -> None:
         for value in graph.inputs:

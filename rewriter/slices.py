@@ -28,6 +28,7 @@ class LinearSlice:
         order: the values of `feeds`, nearest to the target first.
         leaves: where the walk stopped, with the reason.
         structural: the parameter-free operands met on the way.
+        whole: False where the walk was given up: it went through too many values, or all walks together did.
     """
 
     target: ir.Value
@@ -35,6 +36,15 @@ class LinearSlice:
     order: tuple[ir.Value, ...]
     leaves: dict[ir.Value, str]
     structural: tuple[ir.Value, ...]
+    whole: bool = True
+
+    def spine(self) -> list[ir.Value]:
+        """The target and the values behind it, up to the first that is made from several: no cut of one of them is
+        none of the target's."""
+        values = [self.target]
+        while len(feeders := self.feeds.get(values[-1], ())) == 1:
+            values.append(feeders[0])
+        return values
 
     def is_cut(self, cut: set[ir.Value]) -> bool:
         """Whether every path from the target to a leaf passes one of these values."""
@@ -63,7 +73,7 @@ class LinearSlice:
 
 
 def linear_slice(target: ir.Value, scope: Scope) -> LinearSlice | None:
-    """Walk back from `target`; None where it does not depend on data, or on too much of it."""
+    """Walk back from `target`; None where it does not depend on data."""
     if kind(target, scope) is not Kind.DATA:
         return None
     feeds: dict[ir.Value, tuple[ir.Value, ...]] = {}
@@ -74,8 +84,9 @@ def linear_slice(target: ir.Value, scope: Scope) -> LinearSlice | None:
         value = queue.popleft()
         if value in feeds:
             continue
-        if len(feeds) > MOST_VALUES:
-            return None
+        scope.facts.steps_left -= 1
+        if len(feeds) > MOST_VALUES or scope.facts.steps_left < 0:
+            return LinearSlice(target, feeds, (), {}, (), whole=False)
         carriers, fixed, stop = _step(value, scope)
         feeds[value] = tuple(carriers)
         structural.update(dict.fromkeys(fixed))

@@ -30,6 +30,7 @@ SUFFICIENT = frozenset({
 COMPARING = frozenset({"Div", "Mod", "Min", "Max", "Clip", "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"})
 LARGEST_SIZE = 4096  # up to which sizes are looked for at which a comparison turns
 LARGEST_BATCH = 64
+MOST_TURNS = 6  # below, at, above; more for what is not monotonic
 
 
 def symbols(scope: Scope, values: Iterable[ir.Value]) -> tuple[dict[str, bool], list[tuple[ir.Value, float]]]:
@@ -133,19 +134,19 @@ def _turns(scope: Scope, compared: ir.Value, constant: float, name: str, sizes: 
         difference = Evaluator(scope, sizes | {name: size}).value(compared).astype(np.float64) - constant
         return np.any(difference < 0), np.any(difference == 0), np.any(difference > 0)
 
-    turns = []
+    turns: list[int] = []
     try:
         low, before = 2, side(2)
-        while low < most:
+        while low < most and len(turns) < MOST_TURNS:
             high = min(2 * low, most)
-            after = side(high)
-            if after != before:
-                first, last = low, high  # the turn lies in (first, last]
-                while last - first > 1:
-                    middle = (first + last) // 2
-                    first, last = (middle, last) if side(middle) == before else (first, middle)
-                turns.append(last)
-            low, before = high, after
+            if side(high) == before:
+                low = high
+                continue
+            while high - low > 1:
+                middle = (low + high) // 2
+                low, high = (middle, high) if side(middle) == before else (low, middle)
+            turns.append(high)
+            low, before = high, side(high)
     except EvaluationError:
         pass  # sizes with which the graph does not run
     return turns

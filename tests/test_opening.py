@@ -115,6 +115,12 @@ def _short_tensor():
 @pytest.mark.parametrize("kind", ["path", "proto"])
 def test_refused_by_the_checker(tmp_path, make, kind):
     model = make()
+    try:
+        onnx.checker.check_model(model)
+    except onnx.checker.ValidationError:
+        pass
+    else:
+        pytest.skip(f"onnx {onnx.__version__} does not refuse it")
     if kind == "path":
         onnx.save(model, tmp_path / "m.onnx")
         model = tmp_path / "m.onnx"

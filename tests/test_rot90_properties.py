@@ -49,7 +49,8 @@ def chains(draw):
             axes = draw(st.lists(st.integers(0, rank - 1), min_size=1, max_size=2, unique=True))
             y = sketch.flip(y, axes, draw(st.sampled_from(DYNAMIC if dynamic else SPELLINGS)))
         elif kind == "scale" and np.dtype(dtype).kind == "f":
-            factor = draw(st.sampled_from(FACTORS))
+            # ONNX Runtime multiplies float16 in float32, and may round once for several products
+            factor = draw(st.sampled_from(FACTORS[:2] if dtype is np.float16 else FACTORS))
             y = sketch.scale(y, factor, "Div" if factor == 0.5 else "Mul", draw(st.sampled_from([(), (1,)])))
         else:
             y = sketch.op("Identity", [y], sketch.values[y])

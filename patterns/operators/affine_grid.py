@@ -15,6 +15,7 @@ from patterns.operators.grid_pieces import pieces
 from patterns.operators.uses import HALVES, dims_of, dtype_of, write
 from rewriter.vocabulary import DOMAIN, DOMAIN_VERSION, LOWEST_OPSET, Operator
 
+FLOAT = onnx.TensorProto.FLOAT
 HELPERS = ("dtype", "compute")
 
 
@@ -53,7 +54,7 @@ def define(uses: Sequence[ir.Node], opset: int) -> onnx.FunctionProto:
     @script(Opset(DOMAIN, DOMAIN_VERSION), default_opset=op)
     def AffineGrid(theta, size, align_corners: int, dtype: int, compute: int):
         if narrow:
-            if double:
+            if double:  # noqa: SIM108, ONNXScript has no conditional expression
                 theta = op.Cast(theta, to=compute)
             else:
                 theta = op.Cast(theta, to=FLOAT)
@@ -67,12 +68,32 @@ def define(uses: Sequence[ir.Node], opset: int) -> onnx.FunctionProto:
     return flatten(AffineGrid, [rows, columns, shape, *others], HELPERS, AFFINE_GRID.summary)
 
 
-FLOAT = onnx.TensorProto.FLOAT
-
 AFFINE_GRID = Operator(
     name="AffineGrid",
     signature="AffineGrid(theta, size) -> grid",
-    summary="The sampling grid of an affine transform, theta applied to the normalised coordinates of every pixel.",
-    inputs=(), outputs=(), attributes=(), edge_cases=(),
+    summary="The sampling grid of an affine transform: theta applied to the normalised coordinates of every pixel, as "
+            "torch.nn.functional.affine_grid.",
+    inputs=(
+        ("theta", "[Nt, 2, 3] or [Nt, 3, 4] of type T: float16, bfloat16, float32 or float64"),
+        ("size", "int64 [4] = (N, C, H, W) or [5] = (N, C, D, H, W): the shape of the image that the grid will make; "
+                 "C is ignored"),
+    ),
+    outputs=(
+        ("grid", "[N, H, W, 2] or [N, D, H, W, 3] of type T, N by the batch rule; the last axis is (x, y[, z]) = "
+                 "theta[n] @ (x_w, y_h[, z_d], 1)"),
+    ),
+    attributes=(
+        ("align_corners", "int, default 0, called a here: index i of an axis of length n has the coordinate "
+                          "(2i + 1 - n) / max(n - a, 1), so -1 and 1 are the outer edges of the outermost pixels "
+                          "where a is 0, their centres where it is 1"),
+    ),
+    edge_cases=(
+        "Coordinates are computed in float32 (float64 for float64) and rounded once, to T.",
+        "An axis of length 1 has the coordinate 0 under both conventions.",
+        "Spatial axes are 1 or longer. N may be 0, and the grid is then empty.",
+        "NaN and infinities: where theta[n, c] holds one, coordinate c of every pixel of sample n is NaN or infinite "
+        "(0 times an infinity is NaN; which of the two is left open); other coordinates are not touched.",
+        "Finite theta of any size, 1e30 included, follows the formula; it overflows as T does.",
+    ),
     since=LOWEST_OPSET, define=define, reference=affine_grid,
 )

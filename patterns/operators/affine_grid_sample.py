@@ -7,24 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 import onnx
 import onnx_ir as ir
-from onnxscript import script
-from onnxscript.values import Opset
 
 from patterns.operators.affine_grid import affine_grid
-from patterns.operators.flat import PIECES, flatten, floats, ints
-from patterns.operators.grid_pieces import BACK, COLUMN, V0, V2, V3, V4, pieces
+from patterns.operators.affine_grid_sample_body import HELPERS, Needs, body
 from patterns.operators.sampling import grid_sample
-from patterns.operators.uses import HALVES, dims_of, dtype_of, size_of, write
-from rewriter.vocabulary import DOMAIN, DOMAIN_VERSION, Operator
+from patterns.operators.uses import dims_of, dtype_of, size_of, write
+from rewriter.vocabulary import Operator
 
-FLOAT = onnx.TensorProto.FLOAT
-HELPERS = ("dtype", "compute", "image", "fold", "taps", "corners", "beyond")
-OURS = Opset(DOMAIN, DOMAIN_VERSION)
 LARGE = 1 << 19  # pixels of a grid from which it is sampled in strips
-BEGIN = ints(-(2**63))
-QUARTER, FOUR = floats(0.25), floats(4)
-INWARD = floats(1 - 2.0**-24)  # keeps the last pixel's centre inside the image, however its coordinate is rounded
-BEYOND = 1e30
+BEYOND = 1e30  # no limit to coordinates
 
 
 def affine_grid_sample(x: np.ndarray, theta: np.ndarray, size: Sequence[int], *, mode: str = "linear",
@@ -35,111 +26,33 @@ def affine_grid_sample(x: np.ndarray, theta: np.ndarray, size: Sequence[int], *,
 
 
 def define(uses: Sequence[ir.Node], opset: int) -> onnx.FunctionProto:
-    """The function for these nodes. Writes the helper attributes it reads on them (see `_plan`, and `dtype` of the
-    result, `compute` of the grid, `image` of what GridSample is given, where some use is not float32).
+    """The function for these nodes. Writes the helper attributes it reads on them (see `_plan` and `_types`), and
+    `dtype` wherever a dtype other than float32 occurs.
     """
     dtypes = [dtype_of(node, (0,)) for node in uses]
-    double, brain = ir.DataType.DOUBLE in dtypes, ir.DataType.BFLOAT16 in dtypes
-    cast = bool(HALVES & set(dtypes)) or double
+    double = ir.DataType.DOUBLE in dtypes
     dims = [dims_of(node.inputs[1], node.inputs[2], (node.outputs[0], node.inputs[0])) for node in uses]
     reflecting = not double and all(_linear(node, d, "reflection") for node, d in zip(uses, dims))
+    written = [_as_written(node) for node in uses]
     plans = [_plan(node, d, double, reflecting) for node, d in zip(uses, dims)]
-    if len({plan["corners"] for plan in plans}) > 1:
-        plain = [_as_written(node) for node in uses]
-        plans = plain if len({plan["corners"] for plan in plain}) == 1 else plans
-    corners = {plan["corners"] for plan in plans}
-    corner, uniform = min(corners), len(corners) == 1  # onnx's ReferenceEvaluator misreads a referenced 0
-    direct = uniform and plans == [_as_written(node) for node in uses]
-    folding, clamping = any(plan["fold"] for plan in plans), any(plan["beyond"] == 0 for plan in plans)
-    strips = all(_large(node) for node in uses)
-    op = Opset("", opset)
-    rows, columns, shape, *others = pieces(op, set().union(*dims), double)
-
-    @script(PIECES, default_opset=op)
-    def shrunk(x, less: float, compute: int):
-        """[d]: (n - less) / n for n = W_in, H_in[, D_in]."""
-        back = op.Constant(value=BACK)
-        extents = op.Slice(op.Shape(x, start=2), back, op.Constant(value=BEGIN), op.Constant(value=V0), back)
-        if double:
-            n = op.Cast(extents, to=compute)
-            result = op.Div(op.Sub(n, op.Cast(op.Constant(value_float=less), to=compute)), n)
-        else:
-            n = op.Cast(extents, to=FLOAT)
-            result = op.Div(op.Sub(n, op.Constant(value_float=less)), n)
-        return result
-
-    @script(PIECES, default_opset=op)
-    def along_row(pair, size):
-        """[W*d]: (x, y) for every pixel of a row of the wide product."""
-        return op.Tile(pair, op.Gather(size, op.Constant(value=BACK)))
-
-    @script(PIECES, default_opset=op)
-    def sampled(x, a, b, limit, reach, shape, mode: str, padding_mode: str, taps: str, corners: int):
-        """GridSample at A @ B."""
-        wide = op.MatMul(a, b)
-        if reflecting:  # B holds a quarter of the coordinate g: the distance of (g - 1) / 4 from the nearest integer
-            shifted = op.Sub(wide, op.Constant(value=QUARTER))
-            distance = op.Abs(op.Sub(shifted, op.Round(shifted)))
-            wide = op.Sub(reach, op.Mul(distance, op.Mul(reach, op.Constant(value=FOUR))))
-        if clamping:
-            wide = op.Max(op.Min(wide, limit), op.Neg(limit))
-        grid = op.Reshape(wide, shape)
-        if direct:
-            y = op.GridSample(x, grid, mode=mode, padding_mode=padding_mode, align_corners=corner)
-        elif uniform:
-            y = op.GridSample(x, grid, mode=mode, padding_mode=taps, align_corners=corner)
-        else:
-            y = op.GridSample(x, grid, mode=mode, padding_mode=taps, align_corners=corners)
-        return y
-
-    @script(OURS, default_opset=op)
-    def AffineGridSample(x, theta, size, mode: str, padding_mode: str, align_corners: int, grid_align_corners: int,
-                         fold: float, taps: str, corners: int, beyond: float, dtype: int, compute: int, image: int):
-        if double:
-            theta = op.Cast(theta, to=compute)
-        elif cast:
-            theta = op.Cast(theta, to=FLOAT)
-        limit = size
-        reach = size
-        if reflecting:
-            theta = op.Mul(theta, op.Constant(value=QUARTER))
-            reach = along_row(shrunk(x, less=fold, compute=compute), size)
-        elif folding:
-            theta = op.Mul(theta, op.Reshape(shrunk(x, less=fold, compute=compute), op.Constant(value=COLUMN)))
-        if clamping:
-            centre = op.Mul(shrunk(x, less=1.0, compute=compute), op.Constant(value=INWARD))
-            limit = along_row(op.Add(centre, op.Constant(value_float=beyond)), size)
-        a = rows(size, align_corners=grid_align_corners, compute=compute)
-        b = columns(theta, size, align_corners=grid_align_corners, compute=compute)
-        if brain:
-            x = op.Cast(x, to=image)
-        if strips:
-            height = op.Slice(size, op.Constant(value=V2), op.Constant(value=V3))
-            width = op.Slice(size, op.Constant(value=V3), op.Constant(value=V4))
-            quarter = op.Div(height, op.Constant(value=V4))
-            rest = op.Sub(height, op.Mul(quarter, op.Constant(value=V3)))
-            a0, a1, a2, a3 = op.Split(a, op.Concat(quarter, quarter, quarter, rest, axis=0), axis=1)
-            upper = op.Concat(op.Constant(value=V0), quarter, width, op.Constant(value=V2), axis=0)
-            lowest = op.Concat(op.Constant(value=V0), rest, width, op.Constant(value=V2), axis=0)
-            y0 = sampled(x, a0, b, limit, reach, upper, mode=mode, padding_mode=padding_mode, taps=taps, corners=corners)
-            y1 = sampled(x, a1, b, limit, reach, upper, mode=mode, padding_mode=padding_mode, taps=taps, corners=corners)
-            y2 = sampled(x, a2, b, limit, reach, upper, mode=mode, padding_mode=padding_mode, taps=taps, corners=corners)
-            y3 = sampled(x, a3, b, limit, reach, lowest, mode=mode, padding_mode=padding_mode, taps=taps, corners=corners)
-            y = op.Concat(y0, y1, y2, y3, axis=2)
-        else:
-            y = sampled(x, a, b, limit, reach, shape(size), mode=mode, padding_mode=padding_mode,
-                        taps=taps, corners=corners)
-        if brain:
-            y = op.Cast(y, to=dtype)
-        return y
-
-    function = flatten(AffineGridSample, [rows, columns, shape, *others, shrunk, along_row, sampled], HELPERS,
-                       AFFINE_GRID_SAMPLE.summary)
+    if len(_corners(plans)) > 1 and len(_corners(written)) == 1:
+        plans = written
+    corners = _corners(plans)
+    needs = Needs(
+        cast=set(dtypes) != {ir.DataType.FLOAT}, double=double, brain=ir.DataType.BFLOAT16 in dtypes,
+        folding=any(plan["fold"] for plan in plans), clamping=any(plan["beyond"] == 0 for plan in plans),
+        reflecting=reflecting, direct=len(corners) == 1 and plans == written,
+        corners=corners.pop() if len(corners) == 1 else None, strips=all(_large(node) for node in uses),
+    )
+    function = body(opset, set().union(*dims), needs, AFFINE_GRID_SAMPLE.summary)
     for node, dtype, plan in zip(uses, dtypes, plans):
-        write(node, {name: value for name, value in (plan | _types(dtype)).items() if name in function.attribute}, HELPERS)
-        if cast:
-            node.attributes.add(ir.AttrInt64("dtype", int(dtype)))
+        helpers = {name: value for name, value in (plan | _types(dtype)).items() if name in function.attribute}
+        write(node, helpers | ({"dtype": int(dtype)} if needs.cast else {}), HELPERS)
     return function
+
+
+def _corners(plans: Sequence[dict]) -> set[int]:
+    return {plan["corners"] for plan in plans}
 
 
 def _types(dtype: ir.DataType) -> dict[str, int]:
@@ -158,7 +71,8 @@ def _plan(node: ir.Node, dims: tuple[int, ...], double: bool, reflecting: bool) 
     """
     clamp = reflecting or (_linear(node, dims, "border") and not double)
     if clamp or _linear(node, dims, "zeros"):
-        return {"fold": float(_integer(node, "align_corners")), "beyond": 0.0 if clamp else BEYOND, "taps": "zeros", "corners": 0}
+        fold = float(_integer(node, "align_corners"))
+        return {"fold": fold, "beyond": 0.0 if clamp else BEYOND, "taps": "zeros", "corners": 0}
     return _as_written(node)
 
 
@@ -191,7 +105,29 @@ def _integer(node: ir.Node, name: str) -> int:
 AFFINE_GRID_SAMPLE = Operator(
     name="AffineGridSample",
     signature="AffineGridSample(x, theta, size) -> y",
-    summary="The image of an affine transform: x sampled at AffineGrid(theta, size), the grid never stored.",
-    inputs=(), outputs=(), attributes=(), edge_cases=(),
+    summary="The image of an affine transform, GridSample(x, AffineGrid(theta, size)), with the grid never stored nor "
+            "rounded to T.",
+    inputs=(
+        ("x", "[N, C, H_in, W_in] or [N, C, D_in, H_in, W_in] of type T: float16, bfloat16, float32 or float64"),
+        ("theta", "as AffineGrid's, of type T or float32"),
+        ("size", "as AffineGrid's; as many spatial axes as x has"),
+    ),
+    outputs=(("y", "[N, C, H, W] or [N, C, D, H, W] of type T: N and C of x, the spatial axes of size"),),
+    attributes=(
+        ("mode", 'string, default "linear": or "nearest" (ties to even), "cubic" (a = -0.75; images only); "bilinear" '
+                 'and "bicubic" mean the same, and are what is written in models of opset 16 to 19'),
+        ("padding_mode", 'string, default "zeros": or "border", "reflection", as GridSample\'s'),
+        ("align_corners", "int, default 0: GridSample's, how a coordinate becomes a pixel of x"),
+        ("grid_align_corners", "int, default 0: AffineGrid's, how a pixel of y becomes a coordinate"),
+    ),
+    edge_cases=(
+        "N of x equals the grid's, by the batch rule; x does not broadcast.",
+        "The grid is float32, or float64 where T is; sums are at least as exact as T, and y is rounded once.",
+        "Spatial axes of x and y are 1 or longer. N or C may be 0, and y is then empty.",
+        "Coordinates outside the image, however far (1e30), follow the padding mode. The fallback leaves those beyond "
+        "2^31 pixels to the runtime's GridSample, which may take them for another pixel.",
+        "Where a coordinate is NaN or infinite the value of y is left open (a pixel's, 0 or NaN). Nothing outside x "
+        "is read, and no other element of y is touched.",
+    ),
     since=16, define=define, reference=affine_grid_sample,
 )

@@ -67,7 +67,7 @@ def pieces(op: Opset, dims: set[int], double: bool) -> tuple[OnnxFunction, ...]:
     @script(PIECES, default_opset=op)
     def axes(size):
         """[1]: d."""
-        if mixed:
+        if mixed:  # noqa: SIM108, ONNXScript has no conditional expression
             result = op.Sub(op.Shape(size), op.Constant(value=V2))
         else:
             result = op.Constant(value=v_d)
