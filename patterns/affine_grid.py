@@ -22,14 +22,15 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from patterns.affine_slice import Proof, Theta, prove
+from patterns.affine_slice import Proof, Theta, may_be_parameters, prove
 from patterns.grid_hints import plausible
 from patterns.operators.affine_grid import AFFINE_GRID
 from patterns.sizes import Size, wire
 from rewriter.builder import Builder
+from rewriter.evaluator import Kind, kind
 from rewriter.graphs import survivors
 from rewriter.scopes import Scope
-from rewriter.slices import FLOATS, LinearSlice, linear_slice
+from rewriter.slices import FLOATS, LinearSlice, linear_slice, unavoidable_leaf
 from rewriter.vocabulary import Match, Miss
 
 # Operators that can be the last one of a grid: everything linear that makes or reorders a tensor.
@@ -65,17 +66,16 @@ class AffineGridPattern:
             return None
         if shape is not None and (len(shape) != rank + 2 or shape[-1] != rank):
             return None
-        piece = linear_slice(root, scope)
-        if piece is None or (root in piece.leaves and not sampled):
+        if kind(root, scope) is not Kind.DATA:
             return None
+        leaf = unavoidable_leaf(root, scope, lambda value: may_be_parameters(scope.shape(value)))
+        if leaf is not None:
+            return _too_many(*leaf, scope) if sampled else None
+        piece = linear_slice(root, scope)
         proof = prove(piece, scope, rank) if piece.whole else None
         if proof is None:
             hopeless.update(piece.spine())
-        if proof is None and sampled:
-            if not piece.whole:
-                return Miss("it is computed from too much to be looked at", root.name or "")
-            leaf, reason = next(iter(piece.leaves.items()))
-            return Miss(f"no affine function of few parameters: it comes from {leaf.name} ({reason})", leaf.name or "")
+            return Miss("the grid comes from several values, and no few of them make all of it", root.name or "") if sampled else None
         if not isinstance(proof, Proof):
             return proof
         size = wire(proof, root, piece.structural, piece.order, scope)
@@ -88,6 +88,12 @@ class AffineGridPattern:
         note = f"affine grid of {', '.join(v.name or '' for v in proof.theta.values)}"
         note += "" if proof.theta.matrix is None else ", adjusted"
         return Match(root, lambda builder: _build(builder, proof, size, scope, root), covers, AFFINE_GRID.name, note)
+
+
+def _too_many(leaf: ir.Value, why: str, scope: Scope) -> Miss:
+    shape = ", ".join(map(str, scope.measured_shape(leaf) or "?"))
+    return Miss(f"the grid comes from {leaf.name} [{shape}] ({why}): too many values to be the parameters of an affine "
+                "grid", leaf.name or "")
 
 
 def _still_computed(root: ir.Value, covers, piece: LinearSlice, proof: Proof) -> ir.Value | None:

@@ -104,6 +104,12 @@ def _candidates(piece: LinearSlice, scope: Scope, rank: int) -> Iterator[tuple[C
             yield from ((several, "adjusted", batched) for batched in _readings([sizes[v] for v in several]))
 
 
+def may_be_parameters(shape: tuple | None) -> bool:
+    """Whether a value of this shape can hold parameters, few a sample; True where the shape is not known."""
+    per_sample = shape[1:] if shape is not None and len(shape) > 1 else ()
+    return not all(isinstance(d, int) for d in per_sample) or _few(shape or ())
+
+
 def _few(shape: tuple) -> bool:
     per_sample = shape[1:] if len(shape) > 1 else ()
     return all(isinstance(d, int) for d in per_sample) and np.prod(per_sample) <= MOST_PARAMETERS

@@ -37,7 +37,7 @@ from patterns.operators.rot90_bodies import BEGIN, swapped
 from patterns.signed_permutation import SignedPermutation, holds_rotation
 from rewriter.builder import Builder
 from rewriter.scopes import Scope
-from rewriter.vocabulary import Match, Miss
+from rewriter.vocabulary import DOMAIN, Match, Miss
 
 FLOATS = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.FLOAT, ir.DataType.DOUBLE})
 SMALL = 1 << 16  # bytes that another pass moves in a few microseconds
@@ -124,16 +124,17 @@ def _reduced(chain: Chain) -> tuple[SignedPermutation, ...]:
         return ()
     if found := total.rotation_and_flip():
         return found
-    cancelled = sum(len(motion.flips) for motion in motions) > len(total.flips) <= 1
-    return parts if cancelled and len(parts) <= len(motions) else ()
+    cancelled = sum(len(motion.flips) for motion in motions) > len(total.flips)
+    return parts if cancelled and len(parts) == 1 else ()
 
 
 def _longer(chain: Chain, whole: Chain) -> list[Chain]:
     """Chains with the same end that begin before a value which others need, shortest first."""
     found = []
     for i in range(len(whole.steps) - len(chain.steps))[::-1]:
-        if whole.steps[i].factor is not None:
-            break  # the product would be made twice
+        maker = whole.steps[i].source.producer()
+        if whole.steps[i].factor is not None or (maker is not None and maker.domain == DOMAIN):
+            break  # a product would be made twice; what stands behind a rotation of ours was weighed with it
         if whole.steps[i].motion:
             found.append(Chain(whole.steps[i:]))
     return found

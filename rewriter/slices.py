@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+from collections.abc import Callable
 
 import numpy as np
 import onnx_ir as ir
@@ -72,10 +73,8 @@ class LinearSlice:
         return list(nodes)
 
 
-def linear_slice(target: ir.Value, scope: Scope) -> LinearSlice | None:
-    """Walk back from `target`; None where it does not depend on data."""
-    if kind(target, scope) is not Kind.DATA:
-        return None
+def linear_slice(target: ir.Value, scope: Scope) -> LinearSlice:
+    """Walk back from `target`, a value that depends on data."""
     feeds: dict[ir.Value, tuple[ir.Value, ...]] = {}
     leaves: dict[ir.Value, str] = {}
     structural: dict[ir.Value, None] = {}
@@ -96,11 +95,27 @@ def linear_slice(target: ir.Value, scope: Scope) -> LinearSlice | None:
     return LinearSlice(target, feeds, tuple(feeds), leaves, tuple(structural))
 
 
+def unavoidable_leaf(target: ir.Value, scope: Scope, small: Callable[[ir.Value], bool]) -> tuple[ir.Value, str] | None:
+    """A leaf that some path from `target` reaches without passing a small value, with why the walk stops there: then
+    no cut of small values exists, which this tells without the whole slice."""
+    stack, seen = [target], set()
+    while stack and len(seen) <= MOST_VALUES:
+        value = stack.pop()
+        if value in seen or (value is not target and small(value)):
+            continue
+        seen.add(value)
+        carriers, _, stop = _step(value, scope)
+        if stop:
+            return value, stop
+        stack.extend(carriers)
+    return None
+
+
 def _step(value: ir.Value, scope: Scope) -> tuple[list[ir.Value], list[ir.Value], str]:
     """(data operands, parameter-free operands, why the walk stops here or "")."""
     node = value.producer()
     if node is None:
-        return [], [], "it is an input"
+        return [], [], "an input"
     if node.domain == "" and node.op_type == "If":
         return _through_branch(node, value, scope)
     rule = entry(node)

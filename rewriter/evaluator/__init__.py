@@ -223,7 +223,7 @@ class Evaluator:
             node, dtype = value.producer(), self.scope.dtype(value)
             if value is not target and self.scope.anchored(value) and dtype is not None:
                 zeros[value] = np.zeros(guard(self.shape(value)), dtype.numpy())
-            elif node is None or (feeders := _feeders(node, value)) is None or len(seen) > MOST_STEPS:
+            elif node is None or (feeders := self._live(node, value)) is None or len(seen) > MOST_STEPS:
                 return False
             else:
                 stack.extend(feeders)
@@ -248,10 +248,17 @@ class Evaluator:
                 continue
             seen.add(value)
             node = value.producer()
-            if node is None or (feeders := _feeders(node, value)) is None:
+            if node is None or (feeders := self._live(node, value)) is None:
                 return False
             stack.extend(feeders)
         return True
+
+    def _live(self, node: ir.Node, value: ir.Value) -> list[ir.Value] | None:
+        """As `_feeders`, without the branch that is not taken where sizes tell which."""
+        if node.op_type == "If" and node.domain == "" and kind(node.inputs[0], self.scope) is not Kind.DATA:
+            condition = self._evaluate([node.inputs[0]], {})
+            return [node.inputs[0], self._taken(node, value, condition)]
+        return _feeders(node, value)
 
     def _taken(self, node: ir.Node, value: ir.Value, local: dict) -> ir.Value:
         branches = _branch_outputs(node, value.index())

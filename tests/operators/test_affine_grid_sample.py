@@ -20,6 +20,7 @@ from rewriter.functions import attach
 NEWEST = onnx.defs.onnx_opset_version()
 MODES = ("linear", "nearest", "cubic")
 PADDINGS = ("zeros", "border", "reflection")
+EVERY = list(itertools.product(MODES, PADDINGS))
 UNTIL_19 = {"linear": "bilinear", "nearest": "nearest", "cubic": "bicubic"}
 TOLERANCE = {np.float16: 4e-3, np.float32: 1e-5, np.float64: 1e-13}
 
@@ -45,7 +46,7 @@ def assert_equals_reference(run, model, feeds, calls):
         np.testing.assert_allclose(got, want, rtol=0, atol=TOLERANCE[dtype.type], err_msg=str(attributes))
 
 
-@pytest.mark.parametrize(("mode", "padding_mode"), itertools.product(MODES, PADDINGS))
+@pytest.mark.parametrize(("mode", "padding_mode"), EVERY)
 def test_reference_is_pytorch(mode, padding_mode):
     torch = pytest.importorskip("torch")
     for d, align_corners, length in itertools.product((2, 3), (0, 1), (4, 1)):
@@ -69,7 +70,7 @@ def test_every_opset(assemble, run, opset, dynamic):
 
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("opset", [16, 20, NEWEST])
-@pytest.mark.parametrize(("mode", "padding_mode"), itertools.product(MODES, PADDINGS))
+@pytest.mark.parametrize(("mode", "padding_mode"), EVERY)
 def test_modes_paddings_and_both_conventions_on_either_side(assemble, run, mode, padding_mode, opset, dynamic):
     for d, a, b in itertools.product((2, 3), (0, 1), (0, 1)):
         if d == 2 or mode != "cubic":
@@ -79,7 +80,7 @@ def test_modes_paddings_and_both_conventions_on_either_side(assemble, run, mode,
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float64])
-@pytest.mark.parametrize(("mode", "padding_mode"), itertools.product(MODES, PADDINGS))
+@pytest.mark.parametrize(("mode", "padding_mode"), EVERY)
 def test_dtypes(assemble, run, mode, padding_mode, dtype):
     for align_corners, dynamic in itertools.product((0, 1), (False, True)):
         if mode != "nearest" or dtype != np.float16:  # there a tie may fall either way
@@ -116,7 +117,8 @@ def test_bfloat16(run):
 
 
 @pytest.mark.parametrize("padding_mode", PADDINGS)
-@pytest.mark.parametrize(("spatial", "source"), [((1, 9), (6, 5)), ((5, 1), (6, 1)), ((7, 9), (1, 1)), ((1, 1), (1, 5))])
+@pytest.mark.parametrize(("spatial", "source"), [
+    ((1, 9), (6, 5)), ((5, 1), (6, 1)), ((7, 9), (1, 1)), ((1, 1), (1, 5))])
 def test_axes_of_length_1(assemble, run, spatial, source, padding_mode):
     for mode, a, b in itertools.product(("linear", "nearest"), (0, 1), (0, 1)):
         calls = [call(spatial, source, mode=mode, padding_mode=padding_mode, align_corners=a, grid_align_corners=b)]
@@ -173,9 +175,10 @@ def test_the_fast_path_costs_no_accuracy(assemble, run, source, padding_mode, al
         model, feeds = assemble([(kind, operands, attributes)], 20)
         fused = np.abs(run(model, feeds)["y0"] - want).max()
         plain = onnx.parser.parse_model(f"""
-            <ir_version: 8, opset_import: ["": 20]> g (float[2, 3, H, W] x, float[2, h, w, 2] grid) => (float[N, C, a, b] y)
-            {{ y = GridSample <mode = "linear", padding_mode = "{padding_mode}", align_corners = {align_corners}> (x, grid) }}
-            """)
+            <ir_version: 8, opset_import: ["": 20]>
+            g (float[2, 3, H, W] x, float[2, h, w, 2] grid) => (float[N, C, a, b] y) {{
+                y = GridSample <padding_mode = "{padding_mode}", align_corners = {align_corners}> (x, grid)
+            }}""")
         grid = affine_grid(operands["theta"], operands["size"]).astype(np.float32)
         own = np.abs(run(plain, {"x": operands["x"], "grid": grid})["y"] - want).max()
         slope = max(np.abs(np.diff(operands["x"], axis=axis)).max(initial=0) * operands["x"].shape[axis] / 2
@@ -205,7 +208,7 @@ def test_border_takes_the_nearest_pixel_however_far(assemble, run):
     np.testing.assert_allclose(got, np.broadcast_to(operands["x"][:, :, :1, -1:], got.shape), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(("mode", "padding_mode"), itertools.product(MODES, PADDINGS))
+@pytest.mark.parametrize(("mode", "padding_mode"), EVERY)
 def test_onnx_reference_evaluator(assemble, mode, padding_mode):
     if (mode, padding_mode) == ("cubic", "border"):
         pytest.skip("onnx's GridSample is wrong there")
