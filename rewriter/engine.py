@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 from collections.abc import Iterable, Sequence
 
 import onnx_ir as ir
@@ -10,7 +11,7 @@ from rewriter.errors import InternalError
 
 from rewriter.builder import Builder, Names
 from rewriter.functions import attach, is_ours
-from rewriter.graphs import bodies, is_dead
+from rewriter.graphs import bodies, is_dead, onnx_opset
 from rewriter.report import Fused, Missed, Report
 from rewriter.scopes import Facts, Scope, scopes
 from rewriter.vocabulary import DOMAIN, DOMAIN_VERSION, LOWEST_OPSET, Match, Miss, Pattern
@@ -37,7 +38,8 @@ def run(model: ir.Model, patterns: Sequence[Pattern], *, dry_run: bool = False) 
             for node in reversed(tuple(scope.graph)):
                 if node.graph is None or node.domain != "" or node.op_type not in pattern.anchors:
                     continue
-                answer = _ask(pattern, node, scope)
+                with _blaming(pattern, node, scope):
+                    answer = pattern.match(node, scope)
                 if answer is None:
                     continue
                 if isinstance(answer, Match) and (miss := _obstacle(answer, scope, used, taken)) is not None:
@@ -56,9 +58,11 @@ def run(model: ir.Model, patterns: Sequence[Pattern], *, dry_run: bool = False) 
     return report
 
 
-def _ask(pattern: Pattern, node: ir.Node, scope: Scope) -> Match | Miss | None:
+@contextlib.contextmanager
+def _blaming(pattern: Pattern, node: ir.Node, scope: Scope):
+    """Only a stated Miss is a decline: whatever a pattern raises is a bug, and the message says whose and where."""
     try:
-        return pattern.match(node, scope)
+        yield
     except Exception as error:
         raise InternalError(
             f"pattern {pattern.name} failed at node {node.name!r} ({node.op_type}) in {scope.path}: "
@@ -75,7 +79,7 @@ def _obstacle(match: Match, scope: Scope, used, taken: dict[str, str]) -> Miss |
     lowest = max(LOWEST_OPSET, operator.since)
     if scope.opset < lowest:
         return Miss(f"{operator.name} needs opset {lowest} or newer, this model has {scope.opset}", match.root.name)
-    model_opset = scope.facts.model.opset_imports.get("", 0)
+    model_opset = onnx_opset(scope.facts.model.opset_imports)
     if scope.opset != model_opset:
         return Miss(f"the function around it is written for opset {scope.opset}, the model for {model_opset}",
                     match.root.name)
@@ -100,7 +104,8 @@ def _replace(match: Match, pattern: Pattern, anchor: ir.Node, scope: Scope, name
     root = match.root
     producer = root.producer()
     builder = Builder(names, root.name or anchor.op_type, scope)
-    value = match.build(builder)
+    with _blaming(pattern, anchor, scope):
+        value = match.build(builder)
     origin = {k: v for node in (*sorted_nodes(match.covers), producer) for k, v in node.metadata_props.items()}
     origin[PATTERN_KEY] = pattern.name
     origin[FROM_KEY] = ",".join(node.name or node.op_type for node in sorted_nodes(match.covers))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import onnx_ir as ir
 
+from rewriter.graphs import onnx_opset
 from rewriter.vocabulary import DOMAIN, DOMAIN_VERSION, Operator
 
 MARK = "onnx-warpfuse"  # in the doc string of every function of ours
@@ -29,8 +30,9 @@ def attach(model: ir.Model, operators: Mapping[str, Operator]) -> list[str]:
     for function in list(model.functions.values()):
         if is_ours(function) and function.name not in uses:
             del model.functions[function.identifier()]
+    opset = onnx_opset(model.opset_imports)
     for name in sorted(uses.keys() & operators.keys()):
-        function = ir.serde.deserialize_function(operators[name].define(uses[name], model.opset_imports[""]))
+        function = ir.serde.deserialize_function(operators[name].define(uses[name], opset))
         model.functions[function.identifier()] = function
     if uses:
         model.opset_imports.setdefault(DOMAIN, DOMAIN_VERSION)

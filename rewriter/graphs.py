@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import onnx_ir as ir
 
 MOST_STEPS = 100  # readers looked at before a node counts as alive
+
+
+def onnx_opset(imports: Mapping[str, int]) -> int:
+    """The version of ai.onnx among opset imports, under either of its names; 0 if there is none."""
+    return imports.get("", imports.get("ai.onnx", 0))
 
 
 def bodies(node: ir.Node) -> list[ir.Graph]:

@@ -126,8 +126,8 @@ AFFINE_GRID_SAMPLE = Operator(
         "Spatial axes of x and y are 1 or longer. N or C may be 0, and y is then empty.",
         "Coordinates outside the image, however far (1e30), follow the padding mode. The fallback leaves those beyond "
         "2^31 pixels to the runtime's GridSample, which may take them for another pixel.",
-        "Where a coordinate is NaN or infinite the value of y is left open (a pixel's, 0 or NaN). Nothing outside x "
-        "is read, and no other element of y is touched.",
+        "Where a coordinate is NaN or infinite the value of y is left open, and runtimes differ. Nothing outside x is "
+        "read, and no other element of y is touched.",
     ),
     since=16, define=define, reference=affine_grid_sample,
 )

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["ONLY_TYPE", "EvaluationError", "Evaluator", "Kind", "entry", "is_size_input", "kind", "size_symbols"]
 
 MOST_STEPS = 500  # nodes evaluated to learn one shape
+MOST_BYTES = 1 << 33  # that one evaluation may hold
 KEEP = 1 << 16  # bytes up to which a folded constant is kept for later evaluations
 ONLY_SHAPE = frozenset({"Shape", "Size"})
 ONLY_TYPE = {"CastLike": 1}  # operand of which only the dtype is used
@@ -180,7 +181,7 @@ class Evaluator:
         carried = set(given)
         for value, array in given.items():
             self._seen[value] = array.shape
-        stack = list(targets)
+        held, stack = 0, list(targets)
         while stack:
             value = stack[-1]
             if value in local or value in self._memo:
@@ -191,6 +192,10 @@ class Evaluator:
                 stack.extend(pending)
                 continue
             self._compute(value, local, carried)
+            array = self._known(value, local)
+            held += array.nbytes if array.base is None else 0
+            if held > MOST_BYTES:
+                raise EvaluationError(f"evaluating {targets[0].name} takes more than {MOST_BYTES >> 30} GiB")
             stack.pop()
         return {t: local[t] if t in local else self._memo[t] for t in targets}
 
@@ -227,10 +232,13 @@ class Evaluator:
                 return False
             else:
                 stack.extend(feeders)
+        unit = self.unit
         try:
             self._evaluate([target], zeros)
         except EvaluationError:
             return False
+        finally:
+            self.unit = unit
         return target in self._seen
 
     def _better_evaluated(self, source: ir.Value, local: dict) -> bool:

@@ -202,7 +202,7 @@ def test_a_theta_out_of_bounds_stays_in_its_sample(assemble, run, value, padding
 
 def test_border_takes_the_nearest_pixel_however_far(assemble, run):
     kind, operands, attributes = call(padding_mode="border")
-    operands["theta"][:] = [[0, 0, 1e30], [0, 0, -np.inf]]
+    operands["theta"][:] = [[0, 0, 1e30], [0, 0, -1e30]]
     model, feeds = assemble([(kind, operands, attributes)], 20)
     got = run(model, feeds)["y0"]
     np.testing.assert_allclose(got, np.broadcast_to(operands["x"][:, :, :1, -1:], got.shape), rtol=1e-4, atol=1e-5)
@@ -242,6 +242,6 @@ def test_constant_sizes_leave_few_nodes(assemble, tmp_path):
 
 def test_helper_attributes_only_where_needed(assemble):
     model, _ = assemble([call()], 20)
-    assert [a.name for a in model.graph.node[0].attribute] == [
-        "mode", "padding_mode", "align_corners", "grid_align_corners"]
+    assert {a.name for a in model.graph.node[0].attribute} == {
+        "mode", "padding_mode", "align_corners", "grid_align_corners"}
     assert {"Cast", "Shape"} & {n.op_type for n in model.functions[0].node if {"x", "theta"} & set(n.input)} == set()
