@@ -10,6 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from rewriter.evaluator import EvaluationError, Evaluator, Kind, kind
+from rewriter.graphs import onnx_opset
 from rewriter.shapes import Dims, ShapeTable
 from rewriter.trials import trials
 from rewriter.vocabulary import DOMAIN
@@ -101,7 +102,8 @@ class Scope:
             if known is not None or node is None:
                 return known
             if node.op_type == "Cast" and node.domain == "":
-                return ir.DataType(node.attributes["to"].as_int())
+                to = node.attributes["to"]
+                return None if to.is_ref() else ir.DataType(to.as_int())  # a caller of the function chooses
             if node.op_type == "If" and node.domain == "":
                 value = node.attributes["then_branch"].as_graph().outputs[value.index()]
             elif (node.domain, node.op_type) in SAME_TYPE:
@@ -145,10 +147,10 @@ class Scope:
 def scopes(facts: Facts) -> Iterator[Scope]:
     """Every scope of a model, outer graphs first; the bodies of `custom.ops` functions are not scopes."""
     model = facts.model
-    yield from _nested(facts, model.graph, "graph", model.opset_imports.get("", 0), ())
+    yield from _nested(facts, model.graph, "graph", onnx_opset(model.opset_imports), ())
     for function in model.functions.values():
         if function.domain != DOMAIN:
-            opset = function.opset_imports.get("", model.opset_imports.get("", 0))
+            opset = onnx_opset(function.opset_imports) or onnx_opset(model.opset_imports)
             yield from _nested(facts, function.graph, f"function {function.domain}::{function.name}", opset, ())
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from rewriter.evaluator import Evaluator
 from rewriter.scopes import Facts, scopes
-from rewriter.slices import MOST_VALUES, linear_slice
+from rewriter.slices import MOST_VALUES, linear_slice, unavoidable_leaf
 
 HEAD = '<ir_version: 9, opset_import: ["" : 18, "other" : 1]>\n'
 
@@ -40,7 +40,7 @@ def test_a_slice_stops_where_linearity_does():
     cut = linear_slice(values["y"], scope)
     assert [v.name for v in cut.order] == ["y", "product", "moved", "scaled", "shift", "wild"]
     assert {v.name: reason for v, reason in cut.leaves.items()} == {
-        "wild": "Exp is not linear in what it is given", "shift": "it is an input"}
+        "wild": "Exp is not linear in what it is given", "shift": "an input"}
     assert names(cut.feeds[values["moved"]]) == {"scaled", "shift"}
     assert names(cut.structural) == {"base", "half"}
 
@@ -69,11 +69,14 @@ def test_a_slice_is_affine_in_any_cut():
     np.testing.assert_allclose(f(a, b) + f(c, d) - f(0 * a, 0 * b), f(a + c, b + d), atol=1e-12)
 
 
-@pytest.mark.parametrize("text", [
-    "y = Shape(x)", "s = Shape(x) y = Cast<to = 1>(s)", "y = Constant<value_float = 1.0>()"])
-def test_no_slice_of_what_depends_on_no_data(text):
-    scope, values = parsed(f"g (float[N, 2] x) => (float[a] y) {{ {text} }}")
-    assert linear_slice(values["y"], scope) is None
+def test_a_leaf_that_no_small_value_cuts_off():
+    scope, values = parsed(GRID)
+    assert unavoidable_leaf(values["y"], scope, lambda v: v is values["moved"]) is None
+    assert unavoidable_leaf(values["y"], scope, lambda v: v is values["scaled"]) == (values["shift"], "an input")
+    leaf, reason = unavoidable_leaf(values["y"], scope, lambda v: v is values["shift"])
+    assert leaf is values["wild"] and "Exp" in reason
+    # the target itself is no cut of its own
+    assert unavoidable_leaf(values["y"], scope, lambda v: v is values["y"]) is not None
 
 
 @pytest.mark.parametrize(("text", "leaf", "reason"), [
@@ -102,7 +105,7 @@ BRANCH = """g (float[N, 2] x, bool c) => (float[a] y) <bool yes = {{1}}, int64 t
 
 
 @pytest.mark.parametrize(("condition", "threshold", "leaves"), [
-    ("yes", "two", {"x": "it is an input"}), ("c", "two", {"y": "the branch taken depends on data"}),
+    ("yes", "two", {"x": "an input"}), ("c", "two", {"y": "the branch taken depends on data"}),
     ("many", "two", {"y": "the branch taken depends on sizes"}),
     ("many", "eight", {"y": "the branch taken depends on sizes"})])
 def test_branches(condition, threshold, leaves):
