@@ -75,7 +75,8 @@ class AffineGridPattern:
         proof = prove(piece, scope, rank) if piece.whole else None
         if proof is None:
             hopeless.update(piece.spine())
-            return Miss("the grid comes from several values, and no few of them make all of it", root.name or "") if sampled else None
+            reason = "the grid comes from several values, and no few of them make all of it"
+            return Miss(reason, root.name or "") if sampled else None
         if not isinstance(proof, Proof):
             return proof
         size = wire(proof, root, piece.structural, piece.order, scope)

@@ -7,9 +7,9 @@ import contextlib
 from collections.abc import Iterable, Sequence
 
 import onnx_ir as ir
-from rewriter.errors import InternalError
 
 from rewriter.builder import Builder, Names
+from rewriter.errors import InternalError
 from rewriter.functions import attach, is_ours
 from rewriter.graphs import bodies, is_dead, onnx_opset
 from rewriter.report import Fused, Missed, Report

@@ -100,7 +100,7 @@ def test_float16_is_more_exact_fused(export, run):
     model = export(module, (image, theta), opset=20)
     fused, _ = rewriter.fuse(model)
     exact = module(image.double(), theta.double()).numpy()
-    (before,), (after,) = run(model, feeds(model, image, theta)).values(), run(fused, feeds(model, image, theta)).values()
+    (before,), (after,) = (run(m, feeds(model, image, theta)).values() for m in (model, fused))
     assert after.dtype == np.float16
     assert np.abs(after - exact).max() <= min(np.abs(before - exact).max(), 1e-3)
 

@@ -107,7 +107,8 @@ def product(draw, s: Sketch, base: np.ndarray, batch: int, rank: int) -> str:
 
 def afterwards(draw, s: Sketch, grid: str, rank: int) -> str:
     """Linear steps behind the grid: affine maps of its coordinates, which an adjusted theta absorbs."""
-    for step in draw(st.lists(st.sampled_from(["scale", "shift", "negate", "reverse", "half", "identity"]), max_size=4)):
+    steps = st.sampled_from(["scale", "shift", "negate", "reverse", "half", "identity"])
+    for step in draw(st.lists(steps, max_size=4)):
         event(step)
         if step == "scale":
             grid = s.binary("Mul", grid, s.const(draw(st.sampled_from([0.5, 2.0, -1.5]))))
@@ -135,7 +136,8 @@ def slices(draw):
     base = base_columns(size, draw(st.booleans()))
     impostor = draw(st.sampled_from([None, None, "element", "field", "rows", "square"]))
     if impostor == "element":
-        base[draw(st.integers(0, len(base) - 1)), draw(st.integers(0, rank))] += draw(st.sampled_from([1e-5, -0.02, 1.0]))
+        place = draw(st.integers(0, len(base) - 1)), draw(st.integers(0, rank))
+        base[place] += draw(st.sampled_from([1e-5, -0.02, 1.0]))
     flat = product(draw, s, base, batch, rank)
     grid = s.reshape(flat, [batch, *size, rank])
     if impostor == "field":

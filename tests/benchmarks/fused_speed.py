@@ -50,7 +50,8 @@ def cases():
     for name, size in SIZES.items():
         yield f"affine_grid {name}", Grid(size), (theta,)
         for corners in (False, True):
-            yield f"affine_grid + grid_sample {name} align_corners={corners}", Warp(corners), (torch.rand(1, 3, *size), theta)
+            image = torch.rand(1, 3, *size)
+            yield f"affine_grid + grid_sample {name} align_corners={corners}", Warp(corners), (image, theta)
     image = torch.rand(1, 3, 1024, 1024)
     for turns in ((1,), (2,), (3,), (1, 2, 3)):
         yield f"rot90 k={','.join(map(str, turns))} 1x3x1024x1024", Turn(*turns), (image,)

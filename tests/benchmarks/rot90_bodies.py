@@ -6,7 +6,7 @@ Each line is one model in stock ONNX Runtime against the nodes that torch's dyna
 Transpose), runs interleaved in random order: median times, their ratio and its 95 % bootstrap interval.
 """
 
-# ruff: noqa: T201 - it prints, being run by hand
+
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Makes the corpus: exports torch modules, stores PyTorch's outputs, and this release's fused files.
 
     python tests/corpus/make.py             adds or renews the cases
-    python tests/corpus/make.py --fused     also stores them fused, under fused/<version>: once a release, and never again
+    python tests/corpus/make.py --fused     also stores them fused, under fused/<version>: once a release, never again
 """
 
 from __future__ import annotations
