@@ -81,12 +81,17 @@ def beyond_trial(scope: Scope, values: Iterable[ir.Value]) -> ir.Node | None:
         if value in seen or node is None or kind(value, scope) is not Kind.STRUCTURAL:
             continue
         seen.add(value)
-        if node.op_type not in SUFFICIENT:
+        if node.op_type not in SUFFICIENT or _turns_too_late(scope, node):
             return node
         if node.op_type not in ("Shape", "Size"):
             stack.extend(v for v in node.inputs if v is not None)
             stack.extend(v for body in bodies(node) for v in body.outputs)
     return None
+
+
+def _turns_too_late(scope: Scope, node: ir.Node) -> bool:
+    """Whether it compares sizes with a constant beyond the tried ones; a sentinel that no size reaches is none."""
+    return node.op_type in COMPARING and any(LARGEST_SIZE < c < 2**31 - 1 for _, c in _comparisons(scope, node))
 
 
 def _comparisons(scope: Scope, node: ir.Node) -> list[tuple[ir.Value, float]]:

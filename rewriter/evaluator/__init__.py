@@ -7,7 +7,6 @@ a function of values that are given. Sizes come from an assignment of integers t
 
 from __future__ import annotations
 
-import enum
 import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -16,7 +15,19 @@ import numpy as np
 import onnx_ir as ir
 
 from rewriter.evaluator import elementwise, movement, products, shaping  # noqa: F401 (they fill the table)
-from rewriter.evaluator.table import TABLE, Call, Entry, EvaluationError, guard, rounding_unit
+from rewriter.evaluator.kinds import (
+    ONLY_SHAPE,
+    ONLY_TYPE,
+    Kind,
+    branch_outputs,
+    entry,
+    feeders_of,
+    is_size_input,
+    kind,
+    operands_of,
+    size_symbols,
+)
+from rewriter.evaluator.table import Call, EvaluationError, guard, rounding_unit
 
 if TYPE_CHECKING:
     from rewriter.scopes import Scope
@@ -26,91 +37,10 @@ __all__ = ["ONLY_TYPE", "EvaluationError", "Evaluator", "Kind", "entry", "is_siz
 MOST_STEPS = 500  # nodes evaluated to learn one shape
 MOST_BYTES = 1 << 33  # that one evaluation may hold
 KEEP = 1 << 16  # bytes up to which a folded constant is kept for later evaluations
-ONLY_SHAPE = frozenset({"Shape", "Size"})
-ONLY_TYPE = {"CastLike": 1}  # operand of which only the dtype is used
 SHAPED_BY = {"ConstantOfShape": (0,), "Range": (0, 1, 2), "NonZero": (0,), "OneHot": (1,), "Slice": (1, 2, 3, 4),
              "Pad": (1, 3)} | dict.fromkeys((
                  "AffineGrid", "Expand", "Reshape", "Split", "Squeeze", "Tile", "Unsqueeze", "ReduceSum", "ReduceMean",
                  "ReduceProd", "ReduceMin", "ReduceMax"), (1,))  # operands whose values decide the result's shape
-
-
-class Kind(enum.IntEnum):
-    """How much is known of a value at rewrite time."""
-
-    CONSTANT = 0
-    STRUCTURAL = 1  # constant once sizes are
-    DATA = 2
-
-
-def entry(node: ir.Node) -> Entry | None:
-    """How an operator computes and through which operands it is linear; None for one the evaluator does not know."""
-    return TABLE.get((node.domain, node.op_type))
-
-
-def is_size_input(value: ir.Value, scope: Scope) -> bool:
-    """An integer graph input of at most 8 elements: a size, an axis, a flag."""
-    if not value.is_graph_input() or scope.dtype(value) not in (ir.DataType.INT64, ir.DataType.INT32):
-        return False
-    shape = scope.shape(value)
-    return shape is not None and all(isinstance(d, int) for d in shape) and math.prod(shape) <= 8
-
-
-def size_symbols(value: ir.Value, scope: Scope) -> tuple[str, ...]:
-    """The symbols that stand for the elements of a size input."""
-    return tuple(f"{value.name}[{k}]" for k in range(math.prod(scope.shape(value))))
-
-
-def _operands(node: ir.Node) -> list[ir.Value]:
-    """The operands whose values matter."""
-    skip = ONLY_TYPE.get(node.op_type)
-    return [v for i, v in enumerate(node.inputs) if v is not None and i != skip]
-
-
-def _branch_outputs(node: ir.Node, index: int) -> list[ir.Value]:
-    return [node.attributes[name].as_graph().outputs[index] for name in ("then_branch", "else_branch")]
-
-
-def _feeders(node: ir.Node, value: ir.Value) -> list[ir.Value] | None:
-    """The values that `value` is evaluated from; None if its producer is not one the evaluator knows."""
-    if node.domain == "" and node.op_type == "If":
-        return [node.inputs[0], *_branch_outputs(node, value.index())]
-    return _operands(node) if entry(node) is not None else None
-
-
-def kind(value: ir.Value, scope: Scope) -> Kind:
-    """Classify a value (memoised for the run)."""
-    memo = scope.facts.kinds
-    stack = [value]
-    while stack:
-        current = stack[-1]
-        if current in memo:
-            stack.pop()
-            continue
-        needs, floor = _kind_needs(current, scope)
-        pending = [v for v in needs if v not in memo]
-        if pending:
-            stack.extend(pending)
-            continue
-        memo[current] = max((memo[v] for v in needs), default=floor)
-        memo[current] = max(memo[current], floor)
-        stack.pop()
-    return memo[value]
-
-
-def _kind_needs(value: ir.Value, scope: Scope) -> tuple[list[ir.Value], Kind]:
-    if value.is_graph_input():
-        return [], Kind.STRUCTURAL if is_size_input(value, scope) else Kind.DATA
-    if value.const_value is not None and value.producer() is None:
-        return [], Kind.CONSTANT
-    node = value.producer()
-    if node is None:
-        return [], Kind.DATA
-    if node.domain == "" and node.op_type in ONLY_SHAPE:
-        shape = scope.shape(node.inputs[0])
-        known = shape is not None and all(isinstance(d, int) for d in shape)
-        return [], Kind.CONSTANT if known else Kind.STRUCTURAL
-    feeders = _feeders(node, value)
-    return ([], Kind.DATA) if feeders is None else (feeders, Kind.CONSTANT)
 
 
 class Evaluator:
@@ -214,7 +144,7 @@ class Evaluator:
             if condition not in local and condition not in self._memo:
                 return [condition]
             return [self._taken(node, value, local)]
-        return _operands(node)
+        return operands_of(node)
 
     def _run_on_zeros(self, target: ir.Value) -> bool:
         """Learn the shape of a value that inference does not tell, by evaluating it on zeros from where it does."""
@@ -262,14 +192,14 @@ class Evaluator:
         return True
 
     def _live(self, node: ir.Node, value: ir.Value) -> list[ir.Value] | None:
-        """As `_feeders`, without the branch that is not taken where sizes tell which."""
+        """As `feeders_of`, without the branch that is not taken where sizes tell which."""
         if node.op_type == "If" and node.domain == "" and kind(node.inputs[0], self.scope) is not Kind.DATA:
             condition = self._evaluate([node.inputs[0]], {})
             return [node.inputs[0], self._taken(node, value, condition)]
-        return _feeders(node, value)
+        return feeders_of(node, value)
 
     def _taken(self, node: ir.Node, value: ir.Value, local: dict) -> ir.Value:
-        branches = _branch_outputs(node, value.index())
+        branches = branch_outputs(node, value.index())
         return branches[0] if bool(np.ravel(self._known(node.inputs[0], local))[0]) else branches[1]
 
     def _compute(self, value: ir.Value, local: dict, carried: set) -> None:
@@ -289,7 +219,7 @@ class Evaluator:
             self._keep(value, self._known(taken, local), taken in carried, self._units.get(taken, 0.0), local, carried)
             return
         else:
-            depends = any(v in carried for v in _operands(node))
+            depends = any(v in carried for v in operands_of(node))
             if any(v in carried for i in SHAPED_BY.get(node.op_type, ()) for v in node.inputs[i:i + 1]):
                 raise EvaluationError(f"the shape of {value.name} depends on data")
             unit = max((self._units.get(v, 0.0) for v in node.inputs if v is not None), default=0.0)
