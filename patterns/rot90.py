@@ -41,6 +41,7 @@ from rewriter.vocabulary import DOMAIN, Match, Miss
 
 FLOATS = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.FLOAT, ir.DataType.DOUBLE})
 SMALL = 1 << 16  # bytes that another pass moves in a few microseconds
+FEW = 8  # channels from which on moving them as a block is faster
 SLICE_OPSET = 10  # from which flips are written with inputs
 TURNS = {1: "a quarter turn", 2: "a half turn", 3: "three quarter turns"}
 
@@ -67,7 +68,7 @@ class Rot90Pattern:
         for candidate in (chain, *longer):
             if candidate.total.is_identity and holds_rotation(candidate.motions):
                 return _match(candidate, (), scope)
-        if parts := _turned(total):
+        if parts := _turned(chain, scope):
             return _match(chain, parts, scope)
         across = next((c for c in longer if c.total.rotation()), None)
         if across and _is_small(across.steps[0].source, scope):
@@ -101,8 +102,9 @@ def _is_part_of_turn(node: ir.Node, scope: Scope) -> bool:
     return steps is not None and (steps < 0).sum() > 1
 
 
-def _turned(total: SignedPermutation) -> tuple[SignedPermutation, ...]:
+def _turned(chain: Chain, scope: Scope) -> tuple[SignedPermutation, ...]:
     """A rotation, or one and a change of layout, in the order to write them; empty if it is neither."""
+    total = chain.total
     if total.rotation():
         return (total,)
     found = total.rotation_and_layout()
@@ -110,10 +112,14 @@ def _turned(total: SignedPermutation) -> tuple[SignedPermutation, ...]:
         return ()
     turn, layout = found
     k, plane = turn.rotation()
-    # the two Transposes must meet, and a half turn should not reverse the last axis
-    if k == 3 or (k == 2 and total.rank - 1 not in plane):
-        return turn, layout
-    return layout, layout.inverse().then(turn).then(layout)
+    if k == 2:
+        dims, channels_last = scope.shape(chain.steps[0].source), total.rank - 1 not in plane
+        channels = dims[-1 if channels_last else plane[0] - 1] if dims else None
+        # reversing axes in front of the channels moves them as blocks, which pays unless they are few
+        turn_first = (channels >= FEW) == channels_last if isinstance(channels, int) else not chain.motions[0].moved
+    else:
+        turn_first = k == 3  # the two Transposes must meet
+    return (turn, layout) if turn_first else (layout, layout.inverse().then(turn).then(layout))
 
 
 def _reduced(chain: Chain) -> tuple[SignedPermutation, ...]:

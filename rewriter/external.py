@@ -18,9 +18,11 @@ from rewriter.graphs import bodies
 
 def tensors(model: ir.Model) -> Iterator[ir.TensorProtocol]:
     """Every tensor of a model: initializers and attributes, in subgraphs and functions too."""
-    yield from (value.const_value for value in initializers(model) if value.const_value is not None)
-    for graph in (model.graph, *model.functions.values()):
-        for node in graph.all_nodes():
+    pending = [model.graph, *(function.graph for function in model.functions.values())]
+    while pending:
+        graph = pending.pop()
+        yield from (value.const_value for value in graph.initializers.values() if value.const_value is not None)
+        for node in graph:
             for attribute in node.attributes.values():
                 if attribute.value is None:  # a reference to a function's attribute
                     continue
@@ -28,6 +30,10 @@ def tensors(model: ir.Model) -> Iterator[ir.TensorProtocol]:
                     yield attribute.value
                 elif attribute.type == ir.AttributeType.TENSORS:
                     yield from attribute.value
+                elif attribute.type == ir.AttributeType.GRAPH:
+                    pending.append(attribute.value)
+                elif attribute.type == ir.AttributeType.GRAPHS:
+                    pending.extend(attribute.value)
 
 
 def initializers(model: ir.Model) -> Iterator[ir.Value]:

@@ -221,15 +221,21 @@ def test_two_factors(fuses):
     assert [node.op_type for node in fused.graph.node] == ["CustomRotScale", "Mul"]
 
 
-def test_layout_and_half_turn(fuses):
-    """NCHW -> NHWC and a half turn of the image: a rotation on the side where its last axis stays, one Transpose."""
-    for before, after in (([0, 2, 3, 1], (1, 2)), ([0, 3, 1, 2], (2, 3))):
-        sketch = Sketch(image(2, 3, 5, 7))
-        y = sketch.flip(sketch.transpose("x", before), after)
-        fused, _ = fuses(sketch.model(y), sketch.feeds, {"Rot90": 1}, reference=[sketch.values[y]], atol=0)
-        (found,) = attributes(fused)
-        assert found["k"] == 2 and found["axes"] == [1, 2]
-        assert sorted(node.op_type for node in fused.graph.node) == ["Rot90", "Transpose"]
+@pytest.mark.parametrize(("channels", "dims", "kept"), [
+    (3, None, "NCHW"), (16, None, "NHWC"), (16, ["n", "a", "b", "c"], "as found")])
+@pytest.mark.parametrize("to_last", [True, False])
+@pytest.mark.parametrize("flip_first", [True, False])
+def test_layout_and_half_turn(fuses, channels, dims, kept, to_last, flip_first):
+    """A half turn and NCHW <-> NHWC: a rotation in the layout where the flips are cheaper, and one Transpose."""
+    sketch = Sketch(image(2, channels, 5, 7) if to_last else image(2, 5, 7, channels), dims=dims)
+    perm = [0, 2, 3, 1] if to_last else [0, 3, 1, 2]
+    before, after = ((2, 3), (1, 2)) if to_last else ((1, 2), (2, 3))
+    y = sketch.flip("x", before) if flip_first else "x"
+    y = sketch.transpose(y, perm)
+    y = y if flip_first else sketch.flip(y, after)
+    fused, _ = fuses(sketch.model(y), sketch.feeds, {"Rot90": 1}, reference=[sketch.values[y]], atol=0)
+    turn_first = {"NCHW": to_last, "NHWC": not to_last, "as found": flip_first}[kept]
+    assert [n.op_type for n in fused.graph.node] == (["Rot90", "Transpose"] if turn_first else ["Transpose", "Rot90"])
 
 
 @pytest.mark.parametrize("k", [1, 3])

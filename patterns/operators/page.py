@@ -39,7 +39,7 @@ FOOT = """\
 
 | | `custom.ops::AffineGrid` | `ai.onnx::AffineGrid` |
 |---|---|---|
-| axis of length 1, align_corners = 1 | coordinate 0, as PyTorch | coordinate -1 in onnx's reference, 1 in ONNX Runtime 1.32 |
+| axis of length 1, align_corners = 1 | coordinate 0, as PyTorch | -1 in onnx's reference, 1 in ONNX Runtime |
 | size[0] unlike theta's batch | either may be 1 | must be equal |
 | size | (N, C, [D,] H, W), C ignored | the same |
 | first `ai.onnx` version | 11 | 20 |
