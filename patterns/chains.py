@@ -14,6 +14,8 @@ from rewriter.graphs import MOST_STEPS, is_dead
 from rewriter.scopes import Scope
 
 MOST_SHARED = 16  # steps looked at beyond a value that others need
+PASSES = frozenset({"Identity", "Mul", "Div"})
+CHAINS = PASSES | {"Transpose", "Slice", "Gather", "ReverseSequence", "Concat", "Split"}
 TAKE_FACTORS = frozenset({"Conv", "MatMul"})  # ONNX Runtime folds a scalar Mul behind these into them
 
 
@@ -36,6 +38,25 @@ class Chain:
     @property
     def total(self) -> SignedPermutation:
         return compose(self.motions)
+
+
+def is_lone(node: ir.Node) -> bool:
+    """Whether a node can be seen to be no part of a chain: most Transposes and Slices of a model are not."""
+    if node.op_type == "Slice":
+        return len(node.inputs) < 5  # no steps, hence no flip
+    if node.op_type != "Transpose" or any(use.node.op_type in CHAINS for use in node.outputs[0].uses()):
+        return False
+    value = node.inputs[0]
+    for _ in range(MOST_SHARED):
+        maker = value.producer()
+        if maker is None or maker.op_type not in PASSES:
+            return maker is None or maker.op_type not in CHAINS
+        made = [v for v in maker.inputs if v is not None and v.producer() is not None
+                and v.producer().op_type != "Constant"]
+        if len(made) != 1:
+            return len(made) == 0
+        value = made[0]
+    return False
 
 
 def walk_up(last: Step, scope: Scope) -> tuple[list[Step], int]:

@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from patterns.signed_permutation import SignedPermutation
-from rewriter.evaluator import EvaluationError
+from rewriter.evaluator import EvaluationError, Kind, kind
 from rewriter.scopes import Scope
 from rewriter.vocabulary import Miss
 
@@ -70,6 +70,8 @@ def _scalar(node: ir.Node, scope: Scope) -> Step | None:
     """Mul or Div by a constant of one element that does not raise the rank."""
     for data, factor in ((0, 1), (1, 0)) if node.op_type == "Mul" else ((0, 1),):
         data, factor = node.inputs[data], node.inputs[factor]
+        if kind(factor, scope) is not Kind.CONSTANT:
+            continue
         known = scope.shape(factor)
         if known is not None and any(dim != 1 for dim in known):
             continue
@@ -128,8 +130,8 @@ def _slice_samples(node: ir.Node, scope: Scope) -> Iterator[tuple | Miss]:
     axes, steps = [*node.inputs[3:], None, None][:2]
     starts, ends = (scope.constant(value) for value in bounds)
     if steps is None or ((strides := scope.constant(steps)) is not None and (strides > 0).all()):
-        if starts is None or ends is None:
-            return  # a crop, if anything
+        if starts is None or ends is None or starts.any() or (ends < FAR).any():
+            return  # a crop; where an end is the very length, finding out is not worth inferring shapes
         strides = np.ones(len(starts), np.int64)
     if strides is None:
         yield Miss("the steps of the Slice are not constant", steps.name or "")

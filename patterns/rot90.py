@@ -30,7 +30,7 @@ import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
-from patterns.chains import Chain, from_first_motion, lead, moves_on, still, tail, walk_up
+from patterns.chains import Chain, from_first_motion, is_lone, lead, moves_on, still, tail, walk_up
 from patterns.movements import Step, read
 from patterns.operators.rot90 import CUSTOM_ROT_SCALE, ROT90, dims_of
 from patterns.operators.rot90_bodies import BEGIN, swapped
@@ -53,6 +53,8 @@ class Rot90Pattern:
     needs = ()
 
     def match(self, node: ir.Node, scope: Scope) -> Match | Miss | None:
+        if is_lone(node):
+            return None
         last = read(node, scope)
         if isinstance(last, Miss):
             return last if _is_part_of_turn(node, scope) else None

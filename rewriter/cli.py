@@ -9,7 +9,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from rewriter import __version__, external, saving
+from rewriter import __version__, saving
 from rewriter.errors import KEPT_GOING, InternalError, RewriterError, UsageError, exit_codes
 from rewriter.fusing import choose_patterns, rewrite_file
 from rewriter.opening import Opened, open_model
@@ -62,22 +62,22 @@ def _run(options: argparse.Namespace, errors) -> int:
     if options.patterns is not None and not chosen:
         raise UsageError("--patterns: no name is given")
     opened = open_model(options.input)
-    before = external.locations(opened.model)
     output = None if options.dry_run else options.output
     if output is not None:
-        saving.check_output(output, folder=opened.folder, locations=before)
+        saving.check_output(output, folder=opened.folder, locations=opened.locations)
     try:
         report, data = rewrite_file(opened, chosen, dry_run=options.dry_run)
     except InternalError as error:
         if not options.keep_going or output is None:
             raise
-        saving.save(opened.data, output, folder=opened.folder, locations=before, overwrite_data=options.overwrite_data)
+        saving.save(opened.data, output, folder=opened.folder, locations=opened.locations,
+                    overwrite_data=options.overwrite_data)
         _say(errors, error, options)
         errors.line(f"--keep-going: {output} is the input, unchanged", wrap=False)
         return KEPT_GOING
     timing = _time(opened, data, options) if options.time else None  # first: the output may be the input
     if output is not None:
-        saving.save(data, output, folder=opened.folder, locations=external.locations(opened.model),
+        saving.save(data, output, folder=opened.folder, locations=opened.locations,
                     overwrite_data=options.overwrite_data)
     _show(options, report, timing)
     return 0
@@ -86,7 +86,7 @@ def _run(options: argparse.Namespace, errors) -> int:
 def _time(opened: Opened, data: bytes, options: argparse.Namespace):
     from rewriter.timing import measure
 
-    return measure(opened.data, data, folder=os.path.abspath(opened.folder) if external.locations(opened.model) else "",
+    return measure(opened.data, data, folder=os.path.abspath(opened.folder) if opened.locations else "",
                    dims=dict(options.dim), threads=options.threads)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import onnx_ir as ir
 
@@ -54,7 +54,8 @@ def run(model: ir.Model, patterns: Sequence[Pattern], *, dry_run: bool = False) 
     report.missed = _still_there(report)
     if report.fused:
         report.functions = attach(model, used)
-    report.ir_version_after, report.nodes_after = model.ir_version, count_nodes(model)
+    report.ir_version_after = model.ir_version
+    report.nodes_after = count_nodes(model) if report.fused else report.nodes_before
     return report
 
 
@@ -200,12 +201,13 @@ def sorted_nodes(nodes) -> list[ir.Node]:
     return sorted(nodes, key=lambda node: (node.name or "", node.outputs[0].name if node.outputs else ""))
 
 
-def all_nodes(model: ir.Model):
+def all_nodes(model: ir.Model) -> Iterator[ir.Node]:
     """Every node, those of subgraphs and of the model's own functions included."""
-    yield from model.graph.all_nodes()
-    for function in model.functions.values():
-        if function.domain != DOMAIN:
-            yield from function.all_nodes()
+    pending = [model.graph, *(f.graph for f in model.functions.values() if f.domain != DOMAIN)]
+    while pending:
+        for node in pending.pop():
+            yield node
+            pending.extend(bodies(node))
 
 
 def count_nodes(model: ir.Model) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import pathlib
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import onnx_ir as ir
 
@@ -50,13 +50,13 @@ def external_tensors(model: ir.Model) -> list[ir.ExternalTensor]:
     return [tensor for tensor in tensors(model) if isinstance(tensor, ir.ExternalTensor)]
 
 
-def locations(model: ir.Model) -> list[str]:
-    """The data files a model refers to, relative to its folder, each once, sorted."""
-    return sorted({os.fspath(tensor.location) for tensor in external_tensors(model)})
+def locations(tensors: Iterable[ir.ExternalTensor]) -> list[str]:
+    """The data files that tensors refer to, relative to the model's folder, each once, sorted."""
+    return sorted({os.fspath(tensor.location) for tensor in tensors})
 
 
-def check(model: ir.Model) -> None:
-    """Hold every external tensor against its file, without reading it.
+def check(tensors: Iterable[ir.ExternalTensor]) -> None:
+    """Hold external tensors against their files, without reading them.
 
     Raises:
         ExternalDataError: the location is absolute, contains "..", leaves the tensor's `base_dir` through a symbolic
@@ -64,7 +64,7 @@ def check(model: ir.Model) -> None:
             range does not fit its dtype and shape, or lies beyond the end of the file.
     """
     sizes: dict[tuple[str, str], int] = {}
-    for tensor in external_tensors(model):
+    for tensor in tensors:
         key = (os.fspath(tensor.base_dir) or ".", os.fspath(tensor.location))
         try:
             if key not in sizes:

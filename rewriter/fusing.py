@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import onnx
 
-from rewriter import checking, external, saving
+from rewriter import checking, saving
 from rewriter.errors import InternalError, RewriterError, UsageError
 from rewriter.opening import Opened, open_model
 from rewriter.report import Report
@@ -75,10 +75,10 @@ def fuse_file(path: str | os.PathLike, output: str | os.PathLike | None, pattern
     """Fuse one file into another, or with no output only look."""
     opened = open_model(path)
     if output is not None:
-        saving.check_output(output, folder=opened.folder, locations=external.locations(opened.model))
+        saving.check_output(output, folder=opened.folder, locations=opened.locations)
     report, data = rewrite_file(opened, patterns, dry_run=output is None)
     if output is not None:
-        saving.save(data, output, folder=opened.folder, locations=external.locations(opened.model),
+        saving.save(data, output, folder=opened.folder, locations=opened.locations,
                     overwrite_data=overwrite_data)
     return report
 

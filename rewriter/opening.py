@@ -39,7 +39,7 @@ class Opened:
         result: called after the rewriting with whether anything changed, gives back the kind of object that came in
             (None for a path).
         data: the bytes of the file, for a path.
-        folder: where external data lies, for a path.
+        folder: where external data lies, for a path, and `locations` its files, relative to it.
     """
 
     model: ir.Model
@@ -47,6 +47,7 @@ class Opened:
     result: Callable[[bool], object]
     data: bytes | None = None
     folder: str = ""
+    locations: list[str] = dataclasses.field(default_factory=list)
 
     def to_proto(self) -> onnx.ModelProto:
         """The model as it stands now."""
@@ -144,10 +145,12 @@ def _checked(proto: onnx.ModelProto, folder: str, label: str, data: bytes | None
         raise InvalidModelError(f"{label}: {reason}") from error
     if unsorted:
         _sort(model, f"{label}: onnx.checker refuses it: {complaint}")
-    for tensor in external.external_tensors(model):
+    outside = external.external_tensors(model)
+    for tensor in outside:
         tensor.base_dir = folder
-    external.check(model)
-    opened = Opened(model, kept, lambda changed: None, data, folder if data is not None else "")
+    external.check(outside)
+    opened = Opened(model, kept, lambda changed: None, data, folder if data is not None else "",
+                    external.locations(outside))
     opened.result = result_for(opened)
     return opened
 
@@ -165,7 +168,7 @@ def _sort(model: ir.Model, refusal: str) -> None:
 
 
 def _open_ir(model: ir.Model, in_place: bool) -> Opened:
-    external.check(model)
+    external.check(external.external_tensors(model))
     complaint = checking.complaint_ir(model)
     if complaint is not None:
         refusal = f"model: onnx.checker refuses it: {complaint}"

@@ -64,9 +64,6 @@ class Scope:
 
     def shape(self, value: ir.Value) -> Dims | None:
         """Dims of a value, inferred from the model's inputs; symbols (str) where unknown; None if the rank is."""
-        tensor = value.const_value
-        if tensor is not None and value.producer() is None and not value.is_graph_input():  # no need to infer anything
-            return tuple(int(d) for d in tensor.shape)
         return self.facts.shapes.shape(value)
 
     def measured_shape(self, value: ir.Value) -> Dims | None:

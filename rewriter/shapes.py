@@ -22,27 +22,44 @@ INLINE_BYTES = 4096  # an initializer up to this size may be a shape, so inferen
 class ShapeTable:
     """What is known of the values of a model: `shape(value)`, `dtype(value)`. Unknown dims are unique symbols.
 
+    Nothing is inferred before a value is asked for that does not tell by itself.
+
     Attributes:
         anchors: the symbols among the dims of the model's inputs.
     """
 
     def __init__(self, model: ir.Model):
+        self._model, self._inferred = model, False
         self._dims: dict[ir.Value, Dims] = {}
         self._types: dict[ir.Value, ir.DataType] = {}
         self._doubtful: set[ir.Value] = set()  # body inputs that do not have the shape they declare
         self.anchors = {d for v in model.graph.inputs for d in _declared(v) or () if isinstance(d, str)}
+
+    def shape(self, value: ir.Value) -> Dims | None:
+        return self._dims.get(value) if self._knows(value) else _declared(value)
+
+    def dtype(self, value: ir.Value) -> ir.DataType | None:
+        return self._types.get(value) if self._knows(value) else value.dtype
+
+    def _knows(self, value: ir.Value) -> bool:
+        """Whether the table, by now filled, tells of a value; False where a declaration that holds does."""
+        if not self._inferred:
+            if value.producer() is None and (value.const_value is not None or value.graph is self._model.graph):
+                return False
+            self._infer_all()
+        return True
+
+    def _infer_all(self) -> None:
+        self._inferred = True
+        model = self._model
         self._settle(model.graph, lambda: _skeleton(model, self._doubtful))
         for function in model.functions.values():
             self._read_function(model, function)
 
-    def shape(self, value: ir.Value) -> Dims | None:
-        return self._dims.get(value)
-
-    def dtype(self, value: ir.Value) -> ir.DataType | None:
-        return self._types.get(value)
-
     def adopt(self, value: ir.Value, like: ir.Value | None = None) -> None:
         """Learn a value the rewriter made: what it declares of itself, or what is known of the value it replaces."""
+        if not self._inferred:
+            self._infer_all()
         source = like if like is not None else value
         dims = self._dims.get(source) or _declared(value)
         dtype = self._types.get(source) or value.dtype
@@ -152,7 +169,7 @@ class ShapeTable:
 def _infer(proto: onnx.ModelProto) -> onnx.GraphProto | None:
     """The graph with what inference adds; None where it fails, and only what inputs and initializers say remains."""
     try:
-        return onnx.shape_inference.infer_shapes(proto, strict_mode=False, data_prop=True).graph
+        return onnx.shape_inference.infer_shapes(proto, strict_mode=False, data_prop=False).graph
     except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError):
         return None
 

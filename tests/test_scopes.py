@@ -100,7 +100,7 @@ def test_constants():
 
 @pytest.mark.parametrize(("line", "expected"), [
     ("y = Transpose(x)", (3, "N")), ("y = Concat<axis = 0>(x, x)", ("y.0", 3)),
-    ("y = my.Thing(x)", None), ("s = Shape(x) y = Expand(one, s)", ("N", 3))])
+    ("y = my.Thing(x)", None), ("s = Shape(x) y = Expand(one, s)", ("y.0", 3))])
 def test_measured_and_declared_shapes(line, expected):
     (graph, *_), values = parsed(f"g (float[N, 3] x) => (float[a] y) <float[1, 1] one = {{1}}> {{ {line} }}")
     assert graph.measured_shape(values["y"]) == expected
