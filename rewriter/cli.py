@@ -77,7 +77,7 @@ def _run(options: argparse.Namespace, errors) -> int:
         return KEPT_GOING
     timing = _time(opened, data, options) if options.time else None  # first: the output may be the input
     if output is not None:
-        saving.save(data, output, folder=opened.folder, locations=opened.locations,
+        saving.save(data, output, folder=opened.folder, locations=opened.still_located(report.changed),
                     overwrite_data=options.overwrite_data)
     _show(options, report, timing)
     return 0

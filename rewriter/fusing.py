@@ -78,7 +78,7 @@ def fuse_file(path: str | os.PathLike, output: str | os.PathLike | None, pattern
         saving.check_output(output, folder=opened.folder, locations=opened.locations)
     report, data = rewrite_file(opened, patterns, dry_run=output is None)
     if output is not None:
-        saving.save(data, output, folder=opened.folder, locations=opened.locations,
+        saving.save(data, output, folder=opened.folder, locations=opened.still_located(report.changed),
                     overwrite_data=overwrite_data)
     return report
 

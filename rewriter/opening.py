@@ -49,6 +49,10 @@ class Opened:
     folder: str = ""
     locations: list[str] = dataclasses.field(default_factory=list)
 
+    def still_located(self, changed: bool) -> list[str]:
+        """The data files that the model refers to now: a base grid that was fused away needs none."""
+        return external.locations(external.external_tensors(self.model)) if changed else self.locations
+
     def to_proto(self) -> onnx.ModelProto:
         """The model as it stands now."""
         return lossless.write(self.model, self.kept)
