@@ -149,32 +149,56 @@ def _as_theta(builder: Builder, value: ir.Value, rank: int, scope: Scope) -> ir.
 
 
 def _adjusted(builder: Builder, theta: Theta) -> ir.Value:
-    """theta = offset + parameters @ matrix in float32 or float64, in the fewest small nodes."""
+    """theta = offset + parameters @ matrix in float32 or float64, in few small nodes.
+
+    A coordinate is made of its own parameters alone, so that a NaN in one of them reaches no other coordinate.
+    """
     double = any(builder.dtype(v) == ir.DataType.DOUBLE for v in theta.values)
     dtype = ir.DataType.DOUBLE if double else ir.DataType.FLOAT
     parts = [_cast(builder, value, dtype) for value in theta.values]
-    count, batch = len(theta.matrix), -1 if theta.batched else 1
-    target = [batch, *theta.matrix.shape[1:]]
-    diagonal = _diagonal(theta.matrix) if len(parts) == 1 else None
-    if diagonal is not None:
-        result = builder.reshape(parts[0], target)
-        if not np.all(diagonal == 1):
-            result = builder.op("Mul", [result, builder.constant(diagonal.astype(dtype.numpy()), "scale")])
+    count, batch, target = len(theta.matrix), -1 if theta.batched else 1, theta.matrix.shape[1:]
+    flat = [builder.reshape(part, [batch, n]) for part, n in zip(parts, theta.counts)]
+    flat = flat[0] if len(flat) == 1 else builder.op("Concat", flat, axis=1)
+    single = _one_each(theta.matrix)
+    if single is not None:
+        places, factors = single
+        if np.array_equal(places.ravel(), np.arange(count)):
+            result = builder.reshape(parts[0] if len(parts) == 1 else flat, [batch, *target])
+        else:
+            result = builder.op("Gather", [flat, builder.constant(places, "places")], axis=1)
+        if not np.all(factors == 1):
+            result = builder.op("Mul", [result, builder.constant(factors.astype(dtype.numpy()), "factors")])
     else:
-        matrix = builder.constant(theta.matrix.reshape(count, -1).astype(dtype.numpy()), "matrix")
-        flat = [builder.reshape(part, [batch, n]) for part, n in zip(parts, theta.counts)]
-        flat = flat[0] if len(flat) == 1 else builder.op("Concat", flat, axis=1)
-        result = builder.reshape(builder.op("MatMul", [flat, matrix]), target)
+        places, matrices = _by_coordinate(theta.matrix)
+        own = builder.op("Gather", [flat, builder.constant(places[:, None], "places")], axis=1)  # [N, d, 1, most]
+        result = builder.op("MatMul", [own, builder.constant(matrices.astype(dtype.numpy()), "matrices")])
+        result = builder.reshape(result, [batch, *target])
     if theta.offset is not None:
         result = builder.op("Add", [result, builder.constant(theta.offset.astype(dtype.numpy()), "offset")])
     return result
 
 
-def _diagonal(matrix: np.ndarray) -> np.ndarray | None:
-    """[d, d+1] factors where every parameter goes to its own place in theta, else None."""
-    count = len(matrix)
-    if matrix[0].size != count:
+def _own(matrix: np.ndarray) -> list[np.ndarray]:
+    """For each coordinate the parameters it is made of; the first of all where it is made of none."""
+    return [found if len(found := np.flatnonzero(matrix[:, i].any(axis=-1))) else np.array([0])
+            for i in range(matrix.shape[1])]
+
+
+def _one_each(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """(places, factors), both [d, d+1], where every element of theta is a parameter times a factor; else None."""
+    if np.any(np.count_nonzero(matrix, axis=0) > 1):
         return None
-    square = matrix.reshape(count, count)
-    factors = np.diagonal(square)
-    return factors.reshape(matrix.shape[1:]) if np.count_nonzero(square - np.diag(factors)) == 0 else None
+    unused = np.array([own[0] for own in _own(matrix)])[:, None]
+    places = np.where(matrix.any(axis=0), np.argmax(matrix != 0, axis=0), unused)
+    return places, np.take_along_axis(matrix, places[None], axis=0)[0]
+
+
+def _by_coordinate(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(places [d, most], matrices [d, most, d+1]): the parameters of each coordinate, padded with its last, and what
+    they are multiplied with."""
+    own = _own(matrix)
+    most = max(map(len, own))
+    places = np.stack([np.pad(o, (0, most - len(o)), mode="edge") for o in own])
+    matrices = np.stack([matrix[p, i] * (np.arange(most) < len(o))[:, None]
+                         for i, (p, o) in enumerate(zip(places, own))])
+    return places, matrices

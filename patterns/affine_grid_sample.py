@@ -44,6 +44,8 @@ class AffineGridSamplePattern:
 
     def match(self, node: ir.Node, scope: Scope) -> Match | Miss | None:
         grid = node.inputs[1]
+        if any(attribute.is_ref() for attribute in node.attributes.values()):
+            return None  # a function's callers choose the mode
         if kind(grid, scope) is not Kind.DATA:
             return self._constant_grid(node, grid, scope)
         covers = [node]

@@ -18,7 +18,7 @@ from rewriter.evaluator import EvaluationError, Evaluator
 from rewriter.graphs import graph_inputs
 from rewriter.scopes import Scope
 from rewriter.slices import LinearSlice
-from rewriter.trials import beyond_trial, trials
+from rewriter.trials import beyond_trial, symbols, trials
 from rewriter.vocabulary import Miss
 
 MOST_PARAMETERS = 16  # a sample
@@ -142,34 +142,51 @@ def _frontier(piece: LinearSlice, sizes: dict[ir.Value, tuple]) -> Cut:
 def _prove_cut(piece: LinearSlice, scope: Scope, rank: int, values: Cut, form: str,
                batched: bool) -> Proof | Miss | None:
     tried = trials(scope, [*piece.structural, *values])
-    if batched and len(tried) > 1 and not _same_source(values, piece.structural):
-        tried += _with_batch_one(tried[-1], values)
+    if batched and len(tried) > 1 and not _same_batch(values, piece.structural, scope):
+        tried += _with_batch_one(tried[0], values)
     proven: list[tuple[Evaluator, _Probe]] = []
     found: dict[bool, Theta] = {}
     name = ", ".join(v.name or "" for v in values)
     for evaluator in tried:
         try:
             probe = _Probe(piece, evaluator, values, rank, batched)
-            here = probe.as_it_stands() if form == "as it stands" else probe.adjusted()
+            if evaluator.optional:
+                if min(probe.grid[1:-1]) == 1:
+                    continue  # see the README on axes of length 1
+                found = {a: theta for a, theta in found.items() if probe.agrees(theta, a)}
+                here: dict[bool, Theta] | Miss = found
+            else:
+                here = probe.as_it_stands() if form == "as it stands" else probe.adjusted()
         except EvaluationError as error:
-            if evaluator.assumes:
+            if evaluator.optional and not _changes_rank(values, evaluator, tried[0]):
                 continue  # the graph itself cannot run so
             return Miss(f"it cannot be evaluated: {error}", name) if proven else None
         if isinstance(here, Miss):
             return here
         found = _agreeing(found, here) if proven else here
         if not found:
-            return Miss("the matrix that turns its parameters into theta depends on the size", name)
+            return Miss("sizes change more than the base grid that its parameters are multiplied with", name)
         proven.append((evaluator, probe))
     align_corners = next(iter(found))
     return Proof(found[align_corners], rank, align_corners, tuple(e for e, _ in proven),
                  tuple(p.grid for _, p in proven), all(p.grid[0] == p.batch for _, p in proven))
 
 
-def _same_source(values: Cut, structural: Sequence[ir.Value]) -> bool:
-    """Whether the parameters come from an input that the sizes are read from: then their batches cannot differ."""
-    sources = graph_inputs(structural)
-    return not sources or bool(graph_inputs(values) & sources)
+def _changes_rank(values: Cut, evaluator: Evaluator, usual: Evaluator) -> bool:
+    """Whether a parameter has another rank with these sizes (a Squeeze without axes, say)."""
+    try:
+        return any(len(evaluator.shape(v)) != len(usual.shape(v)) for v in values)
+    except EvaluationError:
+        return False
+
+
+def _same_batch(values: Cut, structural: Sequence[ir.Value], scope: Scope) -> bool:
+    """Whether the parameters' batch is, by what makes them, the very one that the sizes hold."""
+    if not graph_inputs(structural):
+        return True
+    batches = {shape[0] if (shape := scope.shape(v)) else None for v in values}
+    sizes = {name for name, is_batch in symbols(scope, structural)[0].items() if is_batch}
+    return batches == sizes and not any(v.is_graph_input() for v in values)
 
 
 def _with_batch_one(evaluator: Evaluator, values: Cut) -> list[Evaluator]:
@@ -186,10 +203,12 @@ def _agreeing(a: dict[bool, Theta], b: dict[bool, Theta]) -> dict[bool, Theta]:
     """The conventions under which two trials found the same theta."""
 
     def equal(x, y):
-        return (x is None) == (y is None) and (x is None or np.allclose(x, y, rtol=0, atol=2.0**-20))
+        if x is None or y is None:
+            return x is y
+        scale = np.max(np.abs(x), axis=(-1, -2), keepdims=True)  # of each parameter
+        return bool(np.all(np.abs(x - y) <= 2.0**-20 * scale))
 
-    return {k: a[k] for k in a if k in b and a[k].batched == b[k].batched
-            and equal(a[k].matrix, b[k].matrix) and equal(a[k].offset, b[k].offset)}
+    return {k: a[k] for k in a if k in b and equal(a[k].matrix, b[k].matrix) and equal(a[k].offset, b[k].offset)}
 
 
 class _Probe:
@@ -201,6 +220,8 @@ class _Probe:
         self.shapes = [evaluator.shape(v) for v in values]
         batches = {shape[0] if batched else 1 for shape in self.shapes}
         self.batch = max(batches)
+        if not self.batch:
+            raise EvaluationError(f"{self.name} is empty")
         self.counts = [int(np.prod(shape)) // self.batch for shape in self.shapes]
         self.count = sum(self.counts)
         if len(batches) > 1 or self.count > MOST_PARAMETERS:
@@ -212,7 +233,7 @@ class _Probe:
             raise EvaluationError(f"{piece.target.name} has shape {self.grid}, no grid of {rank} coordinates")
         if int(np.prod(self.grid[1:-1])) < FEWEST_PIXELS:
             raise EvaluationError(f"a grid of {self.grid[1:-1]} is too small to tell")
-        if self.batch not in (1, self.grid[0]):
+        if not self.grid[0] or self.batch not in (1, self.grid[0]):
             raise EvaluationError(f"{self.name} has batch {self.batch}, the grid {self.grid[0]}")
 
     def _run(self, parameters: np.ndarray) -> np.ndarray:
@@ -275,10 +296,9 @@ class _Probe:
         for a in (False, True):
             base = BaseGrid(self.grid[1:-1], a)
             fits = [[base.fit(field[..., i]) for i in range(rank)] for field in fields]
-            allowed = [self.tolerance(base) * max(1.0, float(np.abs(field).max())) for field in fields]
-            off = max(residual / limit for row, limit in zip(fits, allowed) for _, residual in row)
-            if off <= 1:
-                offset, *matrix = np.array([[_snapped(c) for c, _ in row] for row in fits])
+            allowed = [self.tolerance(base) * float(np.max(np.abs(field))) for field in fields]
+            if all(residual <= limit for row, limit in zip(fits, allowed) for _, residual in row):
+                offset, *matrix = (_snapped(np.array([c for c, _ in row])) for row in fits)
                 found[a] = Theta(self.values, tuple(self.counts), self.batched, np.array(matrix),
                                  offset if offset.any() else None)
             else:
@@ -292,16 +312,32 @@ class _Probe:
         # the simpler matrix first; without a difference, the convention of the default
         return dict(sorted(found.items(), key=lambda item: (np.count_nonzero(item[1].matrix), item[0])))
 
+    def agrees(self, theta: Theta, align_corners: bool) -> bool:
+        """Whether random parameters give the grid that a theta found with other sizes predicts."""
+        given = self.random.uniform(0.5, 1.5, (self.batch, self.count)) * self.random.choice([-1, 1], self.count)
+        if theta.matrix is None:
+            rows = given.reshape(self.batch, -1, self.rank + 1)[:, : self.rank]
+        else:
+            rows = np.einsum("nk,kij->nij", given, theta.matrix)
+            rows += 0 if theta.offset is None else theta.offset
+        base = BaseGrid(self.grid[1:-1], align_corners)
+        wide = (slice(None), *(None,) * self.rank)
+        wanted = sum(rows[(*wide, slice(None), j)] * base.column(j)[None, ..., None] for j in range(self.rank + 1))
+        off = float(np.max(np.abs(self._run(given) - wanted)))
+        return off <= 4 * self.tolerance(base) * max(1.0, float(np.max(np.abs(wanted))))
+
     def _common(self, field: np.ndarray, scales: np.ndarray) -> np.ndarray | None:
         """The field of one sample, or None if the samples differ by more than rounding."""
         field = field / scales.reshape(-1, *(1,) * (self.rank + 1))
         first = field[0]
         apart = float(np.max(np.abs(field - first), initial=0.0))
-        limit = tolerance(self.evaluator.unit) * max(1.0, float(np.max(np.abs(first), initial=0.0)))
+        limit = tolerance(self.evaluator.unit) * float(np.max(np.abs(first)))
         return first if apart <= limit else None
 
 
 def _snapped(coefficients: np.ndarray) -> np.ndarray:
-    """Fitted coefficients with the rounding of the base removed where they are whole numbers."""
-    whole = np.rint(coefficients)
-    return np.where(np.abs(coefficients - whole) <= 2.0**-21, whole, coefficients)
+    """Fitted coefficients of one parameter with the rounding of the base removed: whole numbers, and zeros beside the
+    largest of them."""
+    whole, scale = np.rint(coefficients), np.max(np.abs(coefficients))
+    near = 2.0**-21 * np.where(whole == 0, scale, np.abs(whole))
+    return np.where(np.abs(coefficients - whole) <= near, whole, coefficients)

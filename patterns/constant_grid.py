@@ -46,30 +46,31 @@ class ConstantGrid:
 def fit(value: ir.Value, scope: Scope, rank: int) -> ConstantGrid | Miss:
     """Fit every pixel of every sample, under every size; the same theta must come out, to the grid's own precision."""
     found: dict[bool, np.ndarray] = {}
-    shapes = []
     if (node := beyond_trial(scope, [value])) is not None:
         return Miss(f"its sizes go through {node.op_type}, which no number of tried sizes can prove", node.name or "")
-    tried = scope.trials([value])
-    try:
-        for evaluator in tried:
+    proven: list[tuple[Evaluator, tuple[int, ...]]] = []
+    for evaluator in scope.trials([value]):
+        try:
             grid = np.asarray(evaluator.value(value))
-            unit = evaluator.rounding_unit(value)
-            if grid.ndim != rank + 2 or grid.shape[-1] != rank or int(np.prod(grid.shape[1:-1])) < FEWEST_PIXELS:
-                return Miss(f"the grid has shape {grid.shape}", value.name or "")
-            shapes.append(grid.shape)
-            here, off = _thetas(grid, rank, unit)
-            if not here:
-                return Miss(f"the constant grid is not affine in the pixel coordinates: off by {off:.2g}",
-                            value.name or "")
-            found = here if not found else {
-                a: t for a, t in found.items()
-                if a in here and t.shape == here[a].shape and np.allclose(t, here[a], rtol=0, atol=2.0**-20)}
-            if not found:
-                return Miss("the theta of the constant grid depends on the size", value.name or "")
-    except EvaluationError as error:
-        return Miss(f"the grid cannot be evaluated: {error}", value.name or "")
+        except EvaluationError as error:
+            if evaluator.optional:
+                continue
+            return Miss(f"the grid cannot be evaluated: {error}", value.name or "")
+        if evaluator.optional and min(grid.shape, default=0) < 2:
+            continue  # a batch or an axis of length 1 tells nothing of theta
+        if grid.ndim != rank + 2 or grid.shape[-1] != rank or int(np.prod(grid.shape[1:-1])) < FEWEST_PIXELS:
+            return Miss(f"the grid has shape {grid.shape}", value.name or "")
+        here, off = _thetas(grid, rank, evaluator.rounding_unit(value))
+        if not here:
+            return Miss(f"the constant grid is not affine in the pixel coordinates: off by {off:.2g}", value.name or "")
+        found = here if not proven else {
+            a: t for a, t in found.items()
+            if a in here and t.shape == here[a].shape and np.allclose(t, here[a], rtol=0, atol=2.0**-20)}
+        if not found:
+            return Miss("the theta of the constant grid depends on the size", value.name or "")
+        proven.append((evaluator, grid.shape))
     align_corners = min(found)
-    return ConstantGrid(found[align_corners], align_corners, tuple(tried), tuple(shapes))
+    return ConstantGrid(found[align_corners], align_corners, tuple(e for e, _ in proven), tuple(s for _, s in proven))
 
 
 def _thetas(grid: np.ndarray, rank: int, unit: float) -> tuple[dict[bool, np.ndarray], float]:

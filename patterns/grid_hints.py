@@ -9,6 +9,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from rewriter.evaluator import entry
+from rewriter.graphs import constant_integers
 
 KEEPS_SHAPE = frozenset({"Add", "Cast", "CastLike", "Div", "Identity", "Mul", "Neg", "Sub", "Sum"})
 OPEN = object()  # nothing is known
@@ -49,13 +50,14 @@ def _made(node: ir.Node, dims: dict[ir.Value, Dims]) -> Dims:
     if node.op_type in KEEPS_SHAPE:
         return _broadcast(given)
     if node.op_type == "Transpose":
-        perm = node.attributes.get_ints("perm")
+        perm = node.attributes.get("perm")
+        perm = None if perm is None or perm.is_ref() else perm.value
         return tuple(given[0][axis] for axis in perm) if perm and isinstance(given[0], tuple) else given[0]
     if node.op_type == "Slice" and not isinstance(given[0], tuple):
         return given[0]
     if node.op_type == "Reshape" and len(node.inputs) > 1:
-        target = ir.convenience.get_const_tensor(node.inputs[1])
-        return OPEN if target is None else tuple(d if d > 0 else None for d in target.numpy().tolist())
+        target = constant_integers(node.inputs[1])
+        return OPEN if target is None else tuple(d if d > 0 else None for d in target)
     if node.op_type == "MatMul" and isinstance(given[1], tuple) and given[1][-1:] not in ((2,), (3,), (None,)):
         return OTHER  # its last dim is another
     return OPEN

@@ -13,6 +13,11 @@ from rewriter.evaluator import EvaluationError, Kind, kind
 from rewriter.scopes import Scope
 from rewriter.vocabulary import Miss
 
+INTEGERS = frozenset({ir.DataType.INT32, ir.DataType.INT64})
+# Size arithmetic that is affine, so that the tried sizes prove it, with the operands that must be constant for that.
+AFFINE = dict.fromkeys(("Add", "Sub", "Neg", "Cast", "Identity", "Concat", "Constant", "ConstantOfShape", "Expand",
+                        "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Transpose", "Shape"), ()) | {
+    "Gather": (1,), "Slice": (1, 2, 3, 4), "Split": (1,), "Tile": (1,), "Range": (2,)}
 FAR = 2**31 - 1  # a Slice bound beyond any axis, as exporters write it: INT32_MAX, INT64_MAX, their negatives
 Dim = int | str
 
@@ -59,7 +64,7 @@ def _identity(node: ir.Node, scope: Scope) -> Step:
 def _transpose(node: ir.Node, scope: Scope) -> Step | None:
     perm = node.attributes.get_ints("perm")
     if perm is None:
-        shape = _shape(node.inputs[0], scope)
+        shape = shape_of(node.inputs[0], scope)
         if shape is None:
             return None
         perm = range(len(shape))[::-1]
@@ -78,7 +83,7 @@ def _scalar(node: ir.Node, scope: Scope) -> Step | None:
         array = scope.constant(factor)
         if array is None or array.size != 1:
             continue
-        shape = _shape(data, scope) if array.ndim else ()
+        shape = shape_of(data, scope) if array.ndim else ()
         if shape is not None and array.ndim <= len(shape):
             return Step(data, node.outputs[0], (node,), None, factor)
     return None
@@ -90,7 +95,7 @@ def _slice(node: ir.Node, scope: Scope) -> Step | Miss | None:
     if not samples or isinstance(samples[0], Miss):
         return samples[0] if samples else None
     _, _, axes, steps, _ = samples[0]
-    shape = _shape(source, scope) if (steps < 0).any() else scope.shape(source)
+    shape = shape_of(source, scope) if (steps < 0).any() or (axes < 0).any() else scope.shape(source)
     if shape is not None and not all(-len(shape) <= axis < len(shape) for axis in axes):
         return None
     flips, faults = [], []
@@ -110,7 +115,8 @@ def _slice(node: ir.Node, scope: Scope) -> Step | Miss | None:
             faults.append(f"the Slice names axis {axis} twice")
         else:
             flips.append(axis)
-            faults += [f"the Slice {fault}" for fault in [_fault(bounds, axis)] if fault]
+            static = shape is not None and isinstance(shape[axis], int)
+            faults += [f"the Slice {fault}" for fault in [_fault(bounds, axis, static)] if fault]
     if not flips:
         return None if faults else _step(node, None)
     if faults:
@@ -140,15 +146,70 @@ def _slice_samples(node: ir.Node, scope: Scope) -> Iterator[tuple | Miss]:
     if axes is None:
         yield Miss("the axes of the Slice are not constant", node.inputs[3].name or "")
     elif starts is not None and ends is not None:
-        yield starts, ends, axes, strides, scope.shape(source)
-    elif all(scope.structural(value) for value in bounds):
+        yield starts, ends, axes, strides, shape_of(source, scope) if (strides < 0).any() else scope.shape(source)
+    elif (doubt := _doubt(bounds, source, scope)) is not None:
+        yield Miss(f"the bounds of the Slice {doubt}", node.outputs[0].name or "")
+    else:
         try:
-            for trial in scope.trials([*bounds, source]):
-                yield *(trial.value(value) for value in bounds), axes, strides, trial.shape(source)
+            for (starts, ends), dims in _tried(bounds, source, scope):
+                yield starts, ends, axes, strides, dims
         except EvaluationError:
             return
-    else:
-        yield Miss("the bounds of the Slice depend on data", node.outputs[0].name or "")
+
+
+def _doubt(values: Sequence[ir.Value], source: ir.Value, scope: Scope) -> str | None:
+    """Why trying sizes does not prove what is computed for a node that reads `source`; None if it does.
+
+    Proven is what is affine in the sizes of the model's inputs and of `source`. A number that a caller passes in, or
+    that a loop counts, is no size: it may take the values 0, 1 and -1, which sizes are not tried with.
+    """
+    own = set(shape_of(source, scope) or ())
+    stack, seen = list(values), set()
+    while stack:
+        value = stack.pop()
+        if value in seen or kind(value, scope) is Kind.CONSTANT:
+            continue
+        seen.add(value)
+        node = value.producer()
+        if kind(value, scope) is Kind.DATA:
+            return "depend on data"
+        if node is None:
+            return f"depend on the value of the input {value.name}"
+        if not _is_affine(node, scope):
+            return f"are computed by {node.op_type}, which trying sizes does not prove"
+        if node.op_type == "Shape":
+            dims = shape_of(node.inputs[0], scope)
+            if dims is None or not all(isinstance(d, int) or d in own or d in scope.facts.shapes.anchors for d in dims):
+                return "are computed from the shape of another tensor, which is not known"
+        else:
+            stack += [operand for operand in node.inputs if operand is not None]
+    return None
+
+
+def _is_affine(node: ir.Node, scope: Scope) -> bool:
+    """Whether an operator of size arithmetic gives integers that are affine in those it is given."""
+    operands = [value for value in node.inputs if value is not None]
+    if node.domain != "" or scope.dtype(node.outputs[0]) not in INTEGERS:
+        return False
+    if node.op_type == "Mul":
+        return any(kind(value, scope) is Kind.CONSTANT for value in operands)
+    if node.op_type == "Range" and np.abs(scope.constant(node.inputs[2])) != 1:
+        return False
+    return node.op_type in AFFINE and all(
+        kind(value, scope) is Kind.CONSTANT
+        for index in AFFINE[node.op_type] for value in node.inputs[index:index + 1] if value is not None)
+
+
+def _tried(values: Sequence[ir.Value], source: ir.Value, scope: Scope) -> Iterator[tuple[list[np.ndarray], tuple]]:
+    """(the values, the dims of `source`) under every trial of sizes.
+
+    Raises:
+        EvaluationError: something that cannot be evaluated.
+    """
+    dims = shape_of(source, scope)
+    for trial in scope.trials([*values, source]):
+        sizes = [d if isinstance(d, int) else trial.sizes.get(d) if d in scope.facts.shapes.anchors else None for d in dims or [None]]
+        yield [trial.value(value) for value in values], trial.shape(source) if None in sizes else tuple(sizes)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -177,12 +238,12 @@ class Bounds:
         return max(self.end + self.dim if self.end < 0 else self.end, -1)
 
 
-def _fault(bounds: Sequence[Bounds], axis: int) -> str | None:
+def _fault(bounds: Sequence[Bounds], axis: int, static: bool) -> str | None:
     """Why a Slice with step -1 does not reverse a whole axis; None if it does.
 
-    Bounds that stay the same while the axis changes its length must lie beyond every length.
+    Bounds of an axis whose length is not static must lie beyond every length, or at a fixed distance from its end.
     """
-    fixed = len(set(bounds)) == 1 and bounds[0].sized
+    fixed = static and len(set(bounds)) == 1
     for bound in bounds:
         if not bound.sized or (bound.first == bound.dim - 1 and bound.stop == -1):
             continue
@@ -194,10 +255,13 @@ def _fault(bounds: Sequence[Bounds], axis: int) -> str | None:
             return f"takes nothing of axis {axis}: end {bound.end} means index {bound.stop}"
         dropped = "index 0" if not bound.stop else f"indices 0 to {bound.stop}"
         return f"drops {dropped} of axis {axis}: end {bound.end} stops before"
+    if fixed:
+        return None
     starts, ends = ({getattr(bound, name) for bound in bounds} for name in ("start", "end"))
-    if not fixed and len(starts) == 1 and starts != {-1} and min(starts) < FAR:
+    varied = len({bound.dim for bound in bounds}) > 1  # else the trials show nothing
+    if starts != {-1} and min(starts) < FAR and not (varied and len({b.start - b.dim for b in bounds}) == 1):
         return f"reverses axis {axis} from index {min(starts)}, not from the last of every length"
-    if not fixed and len(ends) == 1 and max(ends) > -FAR:
+    if max(ends) > -FAR and not (varied and len({b.end + b.dim for b in bounds}) == 1):
         return f"reverses axis {axis} up to end {max(ends)}, which is not before the first of every length"
     return None
 
@@ -212,15 +276,23 @@ def _gather(node: ir.Node, scope: Scope) -> Step | Miss | None:
         return None
     if array is not None and (array.ndim != 1 or not (np.diff(array) < 0).any()) and not _counts_up(array):
         return None
-    shape = _shape(source, scope)
+    shape = shape_of(source, scope)
     if shape is None or len(shape) < 2:
         return None
     axis = node.attributes.get_int("axis", 0) % len(shape)
-    try:
-        pairs = [(array, shape[axis])] if array is not None else [
-            (trial.value(index), trial.shape(source)[axis]) for trial in scope.trials([index, source])]
-    except EvaluationError:
-        return None
+    if array is not None:
+        pairs = [(array, shape[axis])]
+    else:
+        try:
+            pairs = [(indices, dims[axis]) for (indices,), dims in _tried([index], source, scope)]
+        except EvaluationError:
+            return None
+        doubt = _doubt([index], source, scope)
+        if doubt is None and not _shown(shape, [axis], [{axis: dim} for _, dim in pairs]):
+            doubt = f"do not depend on the length of axis {axis}"
+        if doubt is not None:
+            return Miss(f"the indices of the Gather {doubt}", node.outputs[0].name or "") if all(
+                _is_order(indices, np.arange(dim)[::-1]) for indices, dim in pairs) else None
     sized = all(isinstance(dim, int) for _, dim in pairs)
     if sized and all(_is_order(indices, np.arange(dim)) for indices, dim in pairs):
         return _step(node, None)
@@ -230,6 +302,11 @@ def _gather(node: ir.Node, scope: Scope) -> Step | Miss | None:
         return Miss(f"the Gather's {array.size} indices are not axis {axis} ({shape[axis]}) in reverse",
                     node.outputs[0].name or "")
     return None
+
+
+def _shown(shape: Sequence[Dim], axes: Sequence[int], sizes: Sequence) -> bool:
+    """Whether the trials gave each of these axes more than one length, unless it has but one."""
+    return all(isinstance(shape[axis], int) or len({dims[axis] for dims in sizes}) > 1 for axis in axes)
 
 
 def _counts_up(array: np.ndarray) -> bool:
@@ -242,22 +319,21 @@ def _is_order(indices: np.ndarray, order: np.ndarray) -> bool:
 
 def _reverse_sequence(node: ir.Node, scope: Scope) -> Step | Miss | None:
     source, lengths = node.inputs
-    shape = _shape(source, scope)
+    shape = shape_of(source, scope)
     if shape is None:
         return None
-    time = node.attributes.get_int("time_axis", 0)
-    batch = node.attributes.get_int("batch_axis", 1)
-    miss = Miss(f"the ReverseSequence does not reverse all of axis {time} in every row", node.outputs[0].name or "")
-    if not scope.structural(lengths):
-        return miss
+    time, batch = node.attributes.get_int("time_axis", 0), node.attributes.get_int("batch_axis", 1)
+    doubt = _doubt([lengths], source, scope)
+    if doubt is not None and doubt != "depend on data":
+        return Miss(f"the lengths of the ReverseSequence {doubt}", node.outputs[0].name or "")
     try:
-        for trial in scope.trials([lengths, source]):
-            rows, dims = trial.value(lengths), trial.shape(source)
-            if rows.shape != (dims[batch],) or (rows != dims[time]).any():
-                return miss
+        tried = [] if doubt else list(_tried([lengths], source, scope))
     except EvaluationError:
         return None
-    return _flip(node, len(shape), [time])
+    if tried and _shown(shape, [time, batch], [dims for _, dims in tried]) and all(
+            rows.shape == (dims[batch],) and (rows == dims[time]).all() for (rows,), dims in tried):
+        return _flip(node, len(shape), [time])
+    return Miss(f"the ReverseSequence does not reverse all of axis {time} in every row", node.outputs[0].name or "")
 
 
 def _concat(node: ir.Node, scope: Scope) -> Step | None:
@@ -265,13 +341,15 @@ def _concat(node: ir.Node, scope: Scope) -> Step | None:
     split = node.inputs[0].producer() if node.inputs and node.inputs[0] is not None else None
     if split is None or (split.domain, split.op_type) != ("", "Split") or split.graph is not node.graph:
         return None
+    if any(attribute.is_ref() for attribute in split.attributes.values()):
+        return None
     pieces = list(split.outputs)
     if len(pieces) < 2 or list(node.inputs) not in (pieces, pieces[::-1]):
         return None
     if any(len(piece.uses()) != 1 or piece.is_graph_output() for piece in pieces):
         return None
     source = split.inputs[0]
-    shape = _shape(source, scope)
+    shape = shape_of(source, scope)
     if shape is None:
         return None
     axis = split.attributes.get_int("axis", 0) % len(shape)
@@ -290,10 +368,46 @@ def _concat(node: ir.Node, scope: Scope) -> Step | None:
     return _step(node, motion, split, source=source)
 
 
-def _shape(value: ir.Value, scope: Scope) -> tuple[Dim, ...] | None:
-    """Dims where known; inside branches and behind foreign operators it takes an evaluation to learn them."""
-    shape = scope.shape(value)
-    return scope.measured_shape(value) if shape is None else shape
+def shape_of(value: ir.Value, scope: Scope) -> tuple[Dim, ...] | None:
+    """Dims where known: inferred, or else those before the step that made the value, moved as it moves them.
+
+    Inference loses them behind computed bounds and in branches, where a chain that is fused keeps them: what is found
+    must not depend on that. Where there is no such step (behind foreign operators) it takes an evaluation.
+    """
+    known = scope.memo("shapes behind movements", dict)
+    path = []
+    while value not in known and not scope.anchored(value):
+        path.append(value)
+        maker = value.producer()
+        if maker is None or maker.graph is not scope.graph or maker.domain != "" or maker.op_type not in READERS:
+            break
+        value = _passed_through(maker, scope)
+        if value is None:
+            break
+    for value in reversed(path):  # noqa: PLW2901
+        known[value] = _moved_shape(value, scope)
+    return known[value] if value in known else scope.shape(value)
+
+
+def _passed_through(node: ir.Node, scope: Scope) -> ir.Value | None:
+    """The operand that is the source of a node if that is a step."""
+    operands = [v for v in node.inputs if v is not None]
+    if node.op_type == "Concat" and operands and (split := operands[0].producer()) is not None:
+        return split.inputs[0] if split.op_type == "Split" else None
+    if node.op_type == "Mul":
+        operands = [v for v in operands if kind(v, scope) is not Kind.CONSTANT]
+    return operands[0] if operands else None
+
+
+def _moved_shape(value: ir.Value, scope: Scope) -> tuple[Dim, ...] | None:
+    """As `shape_of`, of a value that inference does not tell, once that is known for what it is made of."""
+    inferred, maker = scope.shape(value), value.producer()
+    step = read(maker, scope) if maker is not None and maker.graph is scope.graph else None
+    before = shape_of(step.source, scope) if isinstance(step, Step) else None
+    if before is None:
+        return scope.measured_shape(value) if inferred is None else inferred
+    moved = tuple(before[axis] for axis in step.motion.perm) if step.motion else before
+    return tuple(b if isinstance(b, int) else a for a, b in zip(moved, inferred or moved))
 
 
 READERS = {

@@ -24,6 +24,7 @@ Opsets and runtimes
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import ml_dtypes
@@ -31,7 +32,7 @@ import numpy as np
 import onnx_ir as ir
 
 from patterns.chains import Chain, from_first_motion, is_lone, lead, moves_on, still, tail, walk_up
-from patterns.movements import Step, read
+from patterns.movements import Step, read, shape_of
 from patterns.operators.rot90 import CUSTOM_ROT_SCALE, ROT90, dims_of
 from patterns.operators.rot90_bodies import BEGIN, swapped
 from patterns.signed_permutation import SignedPermutation, holds_rotation
@@ -115,7 +116,7 @@ def _turned(chain: Chain, scope: Scope) -> tuple[SignedPermutation, ...]:
     turn, layout = found
     k, plane = turn.rotation()
     if k == 2:
-        dims, channels_last = scope.shape(chain.steps[0].source), total.rank - 1 not in plane
+        dims, channels_last = shape_of(chain.steps[0].source, scope), total.rank - 1 not in plane
         channels = dims[-1 if channels_last else plane[0] - 1] if dims else None
         # reversing axes in front of the channels moves them as blocks, which pays unless they are few
         turn_first = (channels >= FEW) == channels_last if isinstance(channels, int) else not chain.motions[0].moved
@@ -150,8 +151,9 @@ def _longer(chain: Chain, whole: Chain) -> list[Chain]:
 
 def _is_small(value: ir.Value, scope: Scope) -> bool:
     """Whether another pass over a tensor takes no time to speak of."""
-    shape, dtype = scope.shape(value), scope.dtype(value)
-    return dtype is not None and scope.static(value) and int(np.prod(shape)) * dtype.itemsize <= SMALL
+    shape, dtype = shape_of(value, scope), scope.dtype(value)
+    static = shape is not None and all(isinstance(dim, int) for dim in shape)
+    return static and dtype is not None and math.prod(shape) * dtype.itemsize <= SMALL
 
 
 def _match(chain: Chain, parts: Sequence[SignedPermutation], scope: Scope) -> Match | Miss:
@@ -213,7 +215,8 @@ def _exact_factor(step: Step, dtype: ir.DataType, scope: Scope) -> float | None:
         number = 1 / number
     kind = dtype.numpy()
     normal = number == 0 or abs(number) >= float(max(ml_dtypes.finfo(kind).tiny, np.finfo(np.float32).tiny))
-    exact = all(float(np.float64(number).astype(t)) == number for t in (kind, np.float32))
+    with np.errstate(over="ignore"):  # infinity is not equal to it
+        exact = all(float(np.float64(number).astype(t)) == number for t in (kind, np.float32))
     return number if np.isfinite(number) and normal and exact else None
 
 

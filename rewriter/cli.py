@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
+import signal
 import sys
+import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rewriter import __version__, saving
 from rewriter.errors import KEPT_GOING, InternalError, RewriterError, UsageError, exit_codes
@@ -42,14 +45,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.output is None and not options.dry_run:
         parser.error("an output file is needed (or --dry-run, to only look)")
+    if options.dim and not options.time:
+        parser.error("--dim sets sizes for --time only; what is fused holds for every size")
     errors = Terminal(sys.stderr)
     try:
-        return _run(options, errors)
+        with _termination_raised():
+            return _run(options, errors)
     except RewriterError as error:
         failure = error
-    except KeyboardInterrupt:
-        errors.line("interrupted; nothing was written")
-        return 130
+    except KeyboardInterrupt as interruption:
+        terminated = isinstance(interruption, _Terminated)
+        errors.line(f"{'terminated' if terminated else 'interrupted'}; no file was left half written")
+        return 128 + (signal.SIGTERM if terminated else signal.SIGINT)
     except Exception as error:  # not foreseen, hence a bug, and no reason for a page of traceback
         failure = InternalError(f"{type(error).__name__}: {error}")
         failure.__cause__ = error
@@ -58,13 +65,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace, errors) -> int:
-    chosen = choose_patterns([name for name in options.patterns.split(",") if name] if options.patterns else None)
-    if options.patterns is not None and not chosen:
-        raise UsageError("--patterns: no name is given")
+    chosen = choose_patterns(_names_in(options.patterns))
+    _keep_apart(options.json, [options.input, options.output])
     opened = open_model(options.input)
     output = None if options.dry_run else options.output
+    _keep_apart(options.json, [os.path.join(folder, location) for location in opened.locations
+                               for folder in (opened.folder, os.path.dirname(output or options.input))])
+    _check_dims(options.dim, opened)
     if output is not None:
         saving.check_output(output, folder=opened.folder, locations=opened.locations)
+    if options.json not in (None, "-"):
+        saving.check_output(options.json)
     try:
         report, data = rewrite_file(opened, chosen, dry_run=options.dry_run)
     except InternalError as error:
@@ -81,6 +92,61 @@ def _run(options: argparse.Namespace, errors) -> int:
                     overwrite_data=options.overwrite_data)
     _show(options, report, timing)
     return 0
+
+
+def _names_in(listed: str | None) -> list[str] | None:
+    if listed is None:
+        return None
+    names = [name.strip() for name in listed.split(",") if name.strip()]
+    if not names:
+        raise UsageError("--patterns: no name is given")
+    return names
+
+
+def _keep_apart(report: str | None, files: Sequence[str | None]) -> None:
+    """Refuse a report that would take the place of a model or its data."""
+    if report in (None, "-"):
+        return
+    for file in files:
+        if file is not None and _real(file) == _real(report):
+            raise UsageError(f"--json: {report} would overwrite {file}")
+
+
+def _real(path: str) -> str:
+    try:
+        return os.path.realpath(path)
+    except ValueError:  # a NUL; refused where it is opened
+        return path
+
+
+def _check_dims(dims: Sequence[tuple[str, int]], opened: Opened) -> None:
+    open_dims = [getattr(dim, "value", None) or f"{value.name}:{axis}" for value in opened.model.graph.inputs
+                 for axis, dim in enumerate(value.shape or ()) if not isinstance(dim, int)]
+    for name, _ in dims:
+        if name not in open_dims:
+            there = f"there are {', '.join(dict.fromkeys(open_dims))}" if open_dims else "all are fixed"
+            raise UsageError(f"--dim: no input has an open dim {name!r}; {there}")
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM."""
+
+
+@contextlib.contextmanager
+def _termination_raised() -> Iterator[None]:
+    """Make SIGTERM clean up as Ctrl-C does, unless the process has a handler of its own."""
+    def terminate(number, frame):
+        raise _Terminated
+
+    if (threading.current_thread() is not threading.main_thread()
+            or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL):
+        yield
+        return
+    signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _time(opened: Opened, data: bytes, options: argparse.Namespace):
@@ -154,7 +220,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--time", action="store_true",
                         help="time the model before and after in ONNX Runtime, in turns, for about five seconds")
     parser.add_argument("--dim", metavar="NAME=SIZE", action="append", type=_dim, default=[],
-                        help="with --time: the size of an open dim; one without a name is INPUT:AXIS; repeatable")
+                        help="with --time: the size of an open dim of an input; one without a name is INPUT:AXIS; "
+                             "repeatable")
     parser.add_argument("--threads", type=_positive, default=2, metavar="N", help="with --time: threads (default: 2)")
     parser.add_argument("--overwrite-data", action="store_true",
                         help="let copied external data replace files of the same name beside the output")

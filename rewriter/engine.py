@@ -53,7 +53,7 @@ def run(model: ir.Model, patterns: Sequence[Pattern], *, dry_run: bool = False) 
                 report.fused.append(_replace(answer, pattern, node, scope, names))
     report.missed = _still_there(report)
     if report.fused:
-        report.functions = attach(model, used)
+        report.functions = attach(model, {name: op for name, op in used.items() if name not in taken})
     report.ir_version_after = model.ir_version
     report.nodes_after = count_nodes(model) if report.fused else report.nodes_before
     return report
@@ -133,9 +133,9 @@ def _take_over(root: ir.Value, value: ir.Value, builder: Builder, graph: ir.Grap
     made = value.producer() in builder.nodes
     root.replace_all_uses_with(value, replace_graph_outputs=True)
     if made:
-        if value.type is None or value.is_graph_output():
+        if root.type is not None and (value.type is None or value.is_graph_output()):
             value.type = root.type
-        if value.shape is None or value.is_graph_output():
+        if root.shape is not None and (value.shape is None or value.is_graph_output()):
             value.shape = root.shape
         name, root.name = root.name, builder.name("replaced")
         value.name = name
@@ -203,7 +203,7 @@ def sorted_nodes(nodes) -> list[ir.Node]:
 
 def all_nodes(model: ir.Model) -> Iterator[ir.Node]:
     """Every node, those of subgraphs and of the model's own functions included."""
-    pending = [model.graph, *(f.graph for f in model.functions.values() if f.domain != DOMAIN)]
+    pending = [model.graph, *(f.graph for f in model.functions.values() if not is_ours(f))]
     while pending:
         for node in pending.pop():
             yield node
@@ -217,7 +217,7 @@ def count_nodes(model: ir.Model) -> int:
 def all_names(model: ir.Model) -> set[str]:
     """Every name a new value or node must not take."""
     taken: set[str] = set()
-    for graph in (model.graph, *(f.graph for f in model.functions.values() if f.domain != DOMAIN)):
+    for graph in (model.graph, *(f.graph for f in model.functions.values() if not is_ours(f))):
         taken.update(v.name for v in (*graph.inputs, *graph.initializers.values()) if v.name)
         for node in graph.all_nodes():
             taken.update(v.name for v in node.outputs if v.name)

@@ -23,7 +23,7 @@ def attach(model: ir.Model, operators: Mapping[str, Operator]) -> list[str]:
     Adds the opset import, and raises ir_version to 8 where it is lower (functions begin there). Returns their names.
     """
     uses: dict[str, list[ir.Node]] = {}
-    for graph in (model.graph, *(f.graph for f in model.functions.values() if f.domain != DOMAIN)):
+    for graph in (model.graph, *(f.graph for f in model.functions.values() if not is_ours(f))):
         for node in graph.all_nodes():
             if node.domain == DOMAIN:
                 uses.setdefault(node.op_type, []).append(node)
@@ -37,7 +37,7 @@ def attach(model: ir.Model, operators: Mapping[str, Operator]) -> list[str]:
     if uses:
         model.opset_imports.setdefault(DOMAIN, DOMAIN_VERSION)
         for function in model.functions.values():
-            if function.domain != DOMAIN and any(node.domain == DOMAIN for node in function.all_nodes()):
+            if not is_ours(function) and any(node.domain == DOMAIN for node in function.all_nodes()):
                 function.opset_imports.setdefault(DOMAIN, DOMAIN_VERSION)
         model.ir_version = max(model.ir_version, FIRST_IR_WITH_FUNCTIONS)
     return sorted(f.name for f in model.functions.values() if is_ours(f))

@@ -14,6 +14,25 @@ def onnx_opset(imports: Mapping[str, int]) -> int:
     return imports.get("", imports.get("ai.onnx", 0))
 
 
+def constant_integers(value: ir.Value | None) -> list[int] | None:
+    """The elements of an initializer that no caller overrides, or of a Constant, if they are integers."""
+    if value is None or value.is_graph_input():
+        return None
+    node, tensor = value.producer(), value.const_value
+    if node is not None:
+        if (node.domain, node.op_type) != ("", "Constant"):
+            return None
+        given = next(iter(node.attributes.values()), None)
+        if given is None or given.is_ref():
+            return None
+        if given.name in ("value_int", "value_ints"):
+            return [given.value] if given.name == "value_int" else list(given.value)
+        tensor = given.value if given.name == "value" else None
+    if tensor is None or not tensor.dtype.is_integer():
+        return None
+    return tensor.numpy().ravel().tolist()
+
+
 def bodies(node: ir.Node) -> list[ir.Graph]:
     """The graphs among a node's attributes."""
     return [a.as_graph() for a in node.attributes.values() if a.type == ir.AttributeType.GRAPH]

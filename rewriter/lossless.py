@@ -35,7 +35,7 @@ class Kept:
 
 
 def read(proto: onnx.ModelProto) -> tuple[ir.Model, Kept]:
-    """The onnx_ir model of a proto, which is not changed and is referred to by the model's tensors."""
+    """The onnx_ir model of a proto, to which the model's tensors refer: naming one of them changes the proto."""
     kept = Kept(training=list(proto.training_info))
     if any(graph.sparse_initializer for graph in graphs(proto)):
         proto = _with_stand_ins(proto, kept)

@@ -24,6 +24,7 @@ LARGEST_FILE = (1 << 31) - 1  # bytes; where protobuf ends
 _FOREIGN = (  # how files begin that are often taken for models
     (b"version https://git-lfs", "a Git LFS pointer: run `git lfs pull`"),
     (b"PK\x03\x04", "a zip archive, perhaps a PyTorch checkpoint: export it to ONNX first"),
+    (b"\x80", "a Python pickle, perhaps a PyTorch checkpoint: export it to ONNX first"),
     (b"\x89HDF", "an HDF5 file: export the model to ONNX first"),
     (b"{", "JSON: only the binary form of ONNX is read"),
 )
@@ -125,6 +126,9 @@ def _guess(data: bytes) -> str | None:
 
 
 def _open_proto(proto: onnx.ModelProto, in_place: bool, data_dir) -> Opened:
+    own = onnx.ModelProto()  # onnx_ir's tensors write their names into the message that they were read from
+    own.CopyFrom(proto)
+
     def result_for(opened: Opened) -> Callable[[bool], onnx.ModelProto]:
         def result(changed: bool) -> onnx.ModelProto:
             if changed and not in_place:
@@ -134,7 +138,7 @@ def _open_proto(proto: onnx.ModelProto, in_place: bool, data_dir) -> Opened:
             return target
         return result
 
-    return _checked(proto, os.fspath(data_dir or "."), "model", None, result_for)
+    return _checked(own, os.fspath(data_dir or "."), "model", None, result_for)
 
 
 def _checked(proto: onnx.ModelProto, folder: str, label: str, data: bytes | None, result_for) -> Opened:

@@ -17,7 +17,7 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO
 
 import onnx
@@ -55,13 +55,13 @@ def save(data: bytes, output: str | os.PathLike, *, folder: str = "", locations:
     beside = os.path.dirname(output) or "."
     locations = list(locations)
     with contextlib.ExitStack() as undo, contextlib.ExitStack() as renames:
-        renames.enter_context(_replacing(output)).write(data)  # entered first, hence renamed last
+        # entered first, hence renamed last; from then on the data files belong to the new model
+        renames.enter_context(_replacing(output, undo.pop_all)).write(data)
         if locations and not _same_folder(folder, beside):
             for location in locations:
                 _copy_beside(os.path.join(folder, location), os.path.join(beside, location), beside, renames, undo,
                              overwrite_data)
         renames.close()
-        undo.pop_all()
 
 
 def check_output(output: str | os.PathLike, *, folder: str = "", locations: Iterable[str] = ()) -> None:
@@ -83,7 +83,7 @@ def check_output(output: str | os.PathLike, *, folder: str = "", locations: Iter
     if mode is not None and stat.S_ISDIR(mode):
         raise OutputError(f"{output}: a directory; name the file to write")
     if mode is not None and not stat.S_ISREG(mode):
-        raise OutputError(f"{output}: not a regular file; --dry-run looks without writing")
+        raise OutputError(f"{output}: not a regular file (--dry-run writes no model, --json - prints the report)")
     if not os.path.isdir(parent):
         raise OutputError(f"{output}: the folder {parent} does not exist")
     if not os.access(parent, os.W_OK | os.X_OK):
@@ -106,8 +106,11 @@ def write_text(text: str, output: str | os.PathLike) -> None:
 
 
 @contextlib.contextmanager
-def _replacing(output: str) -> Iterator[BinaryIO]:
-    """A file that takes the place of `output` when the block ends well, and vanishes when it does not."""
+def _replacing(output: str, replaced: Callable[[], object] = lambda: None) -> Iterator[BinaryIO]:
+    """A file that takes the place of `output` when the block ends well, and vanishes when it does not.
+
+    `replaced` is called as soon as it has.
+    """
     target = os.path.realpath(output)
     parent = os.path.dirname(target)
     temporary = os.path.join(parent, f".warpfuse-{secrets.token_hex(8)}.tmp")
@@ -118,6 +121,7 @@ def _replacing(output: str) -> Iterator[BinaryIO]:
             _take_permissions(target, temporary)
             os.fsync(file.fileno())
         os.replace(temporary, target)
+        replaced()
         _sync_folder(parent)
     except BaseException as error:
         with contextlib.suppress(OSError):

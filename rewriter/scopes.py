@@ -10,10 +10,10 @@ import numpy as np
 import onnx_ir as ir
 
 from rewriter.evaluator import EvaluationError, Evaluator, Kind, kind
+from rewriter.functions import is_ours
 from rewriter.graphs import onnx_opset
 from rewriter.shapes import Dims, ShapeTable
 from rewriter.trials import trials
-from rewriter.vocabulary import DOMAIN
 
 MOST_STEPS = 100
 # Operators whose result has the dtype of one operand, where ONNX's inference may not get to tell.
@@ -34,6 +34,7 @@ class Facts:
         self.kinds: dict[ir.Value, int] = {}  # evaluator.Kind, memoised
 
         self.steps_left = 1_000_000 + 100 * model.graph.num_nodes()  # of all walks through linear slices
+        self.turns: dict[tuple[ir.Node, str], list[int]] = {}  # sizes at which arithmetic turns, memoised
         self.measuring: list[Evaluator] = []  # evaluators that only learn shapes
 
     @functools.cached_property
@@ -149,7 +150,7 @@ def scopes(facts: Facts) -> Iterator[Scope]:
     model = facts.model
     yield from _nested(facts, model.graph, "graph", onnx_opset(model.opset_imports), ())
     for function in model.functions.values():
-        if function.domain != DOMAIN:
+        if not is_ours(function):
             opset = onnx_opset(function.opset_imports) or onnx_opset(model.opset_imports)
             yield from _nested(facts, function.graph, f"function {function.domain}::{function.name}", opset, ())
 

@@ -135,10 +135,13 @@ def _through_branch(node: ir.Node, value: ir.Value, scope: Scope):
     condition = node.inputs[0]
     if kind(condition, scope) is Kind.DATA:
         return [], [], "the branch taken depends on data"
-    try:
-        taken = {bool(np.ravel(trial.value(condition))[0]) for trial in scope.trials([condition])}
-    except EvaluationError as error:
-        return [], [], str(error)
+    taken = set()
+    for trial in scope.trials([condition]):
+        try:
+            taken.add(bool(np.ravel(trial.value(condition))[0]))
+        except EvaluationError as error:
+            if not trial.optional:
+                return [], [], str(error)
     if len(taken) != 1:
         return [], [], "the branch taken depends on sizes"
     branch = node.attributes["then_branch" if taken.pop() else "else_branch"].as_graph()

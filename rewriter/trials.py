@@ -27,22 +27,25 @@ SUFFICIENT = frozenset({
     "Not", "OneHot", "Or", "Pad", "Range", "Reciprocal", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd",
     "ReduceSum", "Reshape", "ScatterElements", "ScatterND", "Shape", "Size", "Slice", "Split", "Squeeze", "Sub", "Sum",
     "Tile", "Transpose", "Unsqueeze", "Where", "Xor"})
-COMPARING = frozenset({"Div", "Mod", "Min", "Max", "Clip", "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"})
-LARGEST_SIZE = 4096  # up to which sizes are looked for at which a comparison turns
+COMPARING = frozenset({"Mod", "Min", "Max", "Clip", "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"})
+STEPPING = frozenset({"Ceil", "Floor", "Round", "ReduceMax", "ReduceMin"})  # and integer Div, narrowing Cast
+LARGEST_SIZE = 4096  # up to which sizes are looked for at which arithmetic turns
 LARGEST_BATCH = 64
 MOST_TURNS = 6  # below, at, above; more for what is not monotonic
+FEW = 8  # elements a value made of sizes may have
+FLAGS = (0, 1, -1, -2)  # what an integer input may be beside an extent
 
 
-def symbols(scope: Scope, values: Iterable[ir.Value]) -> tuple[dict[str, bool], list[tuple[ir.Value, float]]]:
-    """The symbols that values depend on (each with: is it a batch size), and the constants sizes are compared with."""
+def symbols(scope: Scope, values: Iterable[ir.Value]) -> tuple[dict[str, bool], list[ir.Node]]:
+    """The symbols that values depend on (each with: is it a batch size), and the nodes at which sizes turn."""
     found: dict[str, bool] = {}
-    comparisons: dict[tuple[ir.Value, float], None] = {}
+    turning: dict[ir.Node, None] = {}
     stack, seen = list(values), set()
 
     def note(dims):
         for axis, dim in enumerate(dims or ()):
             if isinstance(dim, str):
-                found[dim] = found.get(dim, False) or axis == 0
+                found[dim] = found.get(dim, False) or (axis == 0 and len(dims) > 1)
 
     while stack:
         value = stack.pop()
@@ -63,13 +66,13 @@ def symbols(scope: Scope, values: Iterable[ir.Value]) -> tuple[dict[str, bool], 
             if kind(source, scope) is Kind.STRUCTURAL or not scope.anchored(source):
                 stack.append(source)
         elif entry(node) is not None or node.op_type == "If":
-            if node.op_type in COMPARING:
-                comparisons.update(dict.fromkeys(_comparisons(scope, node)))
+            if kind(value, scope) is Kind.STRUCTURAL and _turns_somewhere(scope, node):
+                turning[node] = None
             stack.extend(v for v in node.inputs if v is not None)
             stack.extend(v for body in bodies(node) for v in body.outputs)
         else:
             note(scope.shape(value))
-    return found, list(comparisons)
+    return found, list(turning)
 
 
 def beyond_trial(scope: Scope, values: Iterable[ir.Value]) -> ir.Node | None:
@@ -81,7 +84,7 @@ def beyond_trial(scope: Scope, values: Iterable[ir.Value]) -> ir.Node | None:
         if value in seen or node is None or kind(value, scope) is not Kind.STRUCTURAL:
             continue
         seen.add(value)
-        if node.op_type not in SUFFICIENT or _turns_too_late(scope, node):
+        if node.op_type not in SUFFICIENT or _turns_too_late(scope, node) or _cuts_a_length(scope, node):
             return node
         if node.op_type not in ("Shape", "Size"):
             stack.extend(v for v in node.inputs if v is not None)
@@ -90,37 +93,79 @@ def beyond_trial(scope: Scope, values: Iterable[ir.Value]) -> ir.Node | None:
 
 
 def _turns_too_late(scope: Scope, node: ir.Node) -> bool:
-    """Whether it compares sizes with a constant beyond the tried ones; a sentinel that no size reaches is none."""
-    return node.op_type in COMPARING and any(LARGEST_SIZE < c < 2**31 - 1 for _, c in _comparisons(scope, node))
+    """Whether it turns beyond the tried sizes: it compares with a constant that only larger ones reach (a sentinel
+    that no size reaches is none), or steps and is never seen to."""
+    if node.op_type in COMPARING:
+        constants = [a for a in map(scope.constant, node.inputs) if a is not None and a.size <= FEW]
+        return any(LARGEST_SIZE < abs(float(c)) < 2**31 - 1 for a in constants if a.dtype.kind in "iuf" for c in a.flat)
+    if not _steps(scope, node):
+        return False
+    found, _ = symbols(scope, node.outputs[:1])
+    return any(not _turns(scope, node, name, _assign(found, [n for n in found if not found[n]], 0, 2),
+                          LARGEST_BATCH if is_batch else LARGEST_SIZE) for name, is_batch in found.items())
 
 
-def _comparisons(scope: Scope, node: ir.Node) -> list[tuple[ir.Value, float]]:
-    """(a value made of sizes, a constant it is compared with)"""
-    operands = [v for v in node.inputs if v is not None]
-    sizes = [v for v in operands if kind(v, scope) is Kind.STRUCTURAL]
-    if node.op_type == "Div" and (dtype := scope.dtype(node.outputs[0])) is not None and dtype.is_floating_point():
-        return []  # it does not round
-    constants = [a for a in map(scope.constant, operands) if a is not None and a.size <= 8 and a.dtype.kind in "iuf"]
-    return [(v, float(a)) for v in sizes for array in constants for a in np.ravel(array) if np.isfinite(a) and a > 1]
+def _cuts_a_length(scope: Scope, node: ir.Node) -> bool:
+    """Whether a Slice takes a part of an axis as long as some size, by bounds that are constants."""
+    if node.op_type != "Slice" or len(node.inputs) < 4:
+        return False
+    bounds = [scope.constant(v) for v in node.inputs[1:3]]
+    if all(b is None or all(abs(int(n)) <= 2 or abs(int(n)) >= 2**31 - 1 for n in b.flat) for b in bounds):
+        return False
+    axes = scope.constant(node.inputs[3])
+    shape = scope.measured_shape(node.inputs[0])
+    return axes is None or shape is None or any(not isinstance(shape[int(a)], int) for a in axes.flat)
+
+
+def _steps(scope: Scope, node: ir.Node) -> bool:
+    """Whether it makes steps of what grows evenly."""
+    if node.op_type in STEPPING:
+        return True
+    if node.op_type == "Div":
+        dtype = scope.dtype(node.outputs[0])
+        return dtype is None or dtype.is_integer()
+    if node.op_type != "Cast" or node.attributes["to"].is_ref():
+        return False
+    before, after = scope.dtype(node.inputs[0]), ir.DataType(node.attributes["to"].as_int())
+    if after == ir.DataType.BOOL or (after.is_integer() and after.itemsize < 4):
+        return True
+    return after.is_integer() and (before is None or before.is_floating_point())
+
+
+def _turns_somewhere(scope: Scope, node: ir.Node) -> bool:
+    return node.op_type in COMPARING or _steps(scope, node) or (
+        node.op_type == "Range" and any((a := scope.constant(v)) is None or a != n
+                                        for v, n in zip(node.inputs[::2], (0, 1))))
 
 
 def trials(scope: Scope, values: Iterable[ir.Value], batches: tuple[int, ...] = (2, 3)) -> list[Evaluator]:
-    """An evaluator for each assignment of sizes to try; a single one where `values` depend on no symbol."""
-    found, comparisons = symbols(scope, values)
+    """An evaluator for each assignment of sizes to try; a single one where `values` depend on no symbol.
+
+    The last ones may be `optional`: sizes with which the graph need not run at all, but if it does, what is proven
+    must hold. They set batch sizes apart that usually are equal, try a batch of 1, and integer inputs as flags.
+    """
+    found, turning = symbols(scope, values)
     if not found:
         return [Evaluator(scope, {})]
     spatial = [name for name, is_batch in found.items() if not is_batch]
     batch = itertools.cycle(batches)
     sets = [_assign(found, spatial, row, next(batch)) for row in range(len(SPATIAL) if spatial else len(batches))]
     edges: dict[tuple[str, int], None] = {}
-    for compared, constant in comparisons:
-        concerns, _ = symbols(scope, [compared])
+    for node in turning:
+        concerns, _ = symbols(scope, node.outputs[:1])
         for name in sorted(concerns.keys() & found.keys()):
-            most = LARGEST_BATCH if found[name] else LARGEST_SIZE
-            for turn in _turns(scope, compared, constant, name, sets[0], most):
+            for turn in _turns(scope, node, name, sets[0], LARGEST_BATCH if found[name] else LARGEST_SIZE):
                 edges |= dict.fromkeys((name, size) for size in (turn - 1, turn, turn + 1) if size > 1)
     sets += [_assign(found, spatial, 0, next(batch)) | {name: size} for name, size in edges]
-    return [Evaluator(scope, sizes) for sizes in sets]
+    return [Evaluator(scope, sizes) for sizes in sets] + [
+        Evaluator(scope, sets[0] | changed, optional=True) for changed in _optional(found)]
+
+
+def _optional(found: dict[str, bool]) -> list[dict[str, int]]:
+    together = [name for name, is_batch in found.items() if is_batch]
+    changes = [dict.fromkeys(together, n) for n in (1, 5)] if together else []
+    changes += [{name: n} for name in together if len(together) > 1 for n in (1, 4, 7)]
+    return changes + [{name: n} for name in found if name.endswith("]") for n in FLAGS]
 
 
 def _assign(found: Iterable[str], spatial: list[str], row: int, batch: int) -> dict[str, int]:
@@ -132,13 +177,26 @@ def _assign(found: Iterable[str], spatial: list[str], row: int, batch: int) -> d
     return sizes
 
 
-def _turns(scope: Scope, compared: ir.Value, constant: float, name: str, sizes: dict[str, int], most: int) -> list[int]:
-    """The sizes of one symbol from which on a value compares otherwise with a constant than for smaller ones."""
+def _turns(scope: Scope, node: ir.Node, name: str, sizes: dict[str, int], most: int) -> list[int]:
+    """The sizes of one symbol from which on a node does otherwise than for smaller ones (memoised for the run)."""
+    key = node, name
+    if key not in scope.facts.turns:
+        scope.facts.turns[key] = _bisected(lambda size: _side(Evaluator(scope, sizes | {name: size}), node), most)
+    return scope.facts.turns[key]
 
-    def side(size: int):
-        difference = Evaluator(scope, sizes | {name: size}).value(compared).astype(np.float64) - constant
-        return np.any(difference < 0), np.any(difference == 0), np.any(difference > 0)
 
+def _side(evaluator: Evaluator, node: ir.Node):
+    """What a node does with these sizes: how its operands compare, or what comes out."""
+    if node.op_type not in COMPARING or node.op_type == "Mod":
+        value = evaluator.value(node.outputs[0])
+        return value.shape, value.tobytes() if value.size <= FEW else None
+    operands = [evaluator.value(v).astype(np.float64) for v in node.inputs if v is not None]
+    if max(a.size for a in operands) > FEW:
+        return None  # elements against a size: positions, not sizes, are compared
+    return tuple(np.sign(a - b).tobytes() for a, b in itertools.combinations(operands, 2))
+
+
+def _bisected(side, most: int) -> list[int]:
     turns: list[int] = []
     try:
         low, before = 2, side(2)

@@ -40,6 +40,11 @@ def ended(*arguments) -> int:
         return end.code
 
 
+def contents(folder) -> dict[str, bytes | None]:
+    """What lies below a folder."""
+    return {str(path): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
+
+
 def test_fuses_and_says_what(files, capsys, run):
     assert ended("stn.onnx", "out.onnx") == 0
     out, err = capsys.readouterr()
@@ -136,6 +141,8 @@ def test_patterns(files, capsys):
     assert {"AffineGrid", "GridSample"} <= {node.op_type for node in onnx.load("out.onnx").graph.node}
     assert ended("stn.onnx", "out.onnx", "--patterns", "affine_grid_sample") == 0  # brings affine_grid along
     assert "AffineGridSample" in [node.op_type for node in onnx.load("out.onnx").graph.node]
+    assert ended("stn.onnx", "out.onnx", "--patterns", " affine_grid, rot90 ,") == 0
+    assert "AffineGrid" in [node.op_type for node in onnx.load("out.onnx").graph.node]
     capsys.readouterr()
     assert ended("stn.onnx", "other.onnx", "--patterns", "affine_grid,nope") == 2
     err = capsys.readouterr().err
@@ -159,13 +166,40 @@ def _not_onnx(files):
     return ["bad.onnx", "out.onnx"]
 
 
+def _report_is_data(files):
+    onnx.save(externalize(stn(), "base", location="base.bin"), "bad.onnx")
+    base = next(t for t in stn().graph.initializer if t.name == "base").raw_data
+    (files / "base.bin").write_bytes(base)
+    return ["bad.onnx", "out.onnx", "--json", "./base.bin"]
+
+
+def _report_is_data_beside_the_output(files):
+    arguments = _report_is_data(files)
+    (files / "to").mkdir()
+    return [arguments[0], "to/out.onnx", "--json", "to/base.bin"]
+
+
+def _report_is_linked_to_the_input(files):
+    (files / "link").symlink_to("stn.onnx")
+    return ["stn.onnx", "out.onnx", "--json", "link"]
+
+
 FAILURES = [
     (lambda files: ["stn.onnx"], 2, "output"),
     (lambda files: [], 2, "input"),
     (lambda files: ["stn.onnx", "out.onnx", "--frob"], 2, "--frob"),
     (lambda files: ["stn.onnx", "out.onnx", "--dim", "H"], 2, "NAME=SIZE"),
     (lambda files: ["stn.onnx", "out.onnx", "--dim", "H=0"], 2, "positive"),
+    (lambda files: ["stn.onnx", "out.onnx", "--dim", "H=8"], 2, "for --time only"),
+    (lambda files: ["stn.onnx", "out.onnx", "--time", "--dim", "H=8"], 2, "open dim 'H'; all are fixed"),
     (lambda files: ["stn.onnx", "out.onnx", "--patterns", ","], 2, "no name"),
+    (lambda files: ["stn.onnx", "out.onnx", "--patterns", ""], 2, "no name"),
+    (lambda files: ["stn.onnx", "out.onnx", "--json", "out.onnx"], 2, "would overwrite out.onnx"),
+    (lambda files: ["stn.onnx", "out.onnx", "--json", "./stn.onnx"], 2, "would overwrite stn.onnx"),
+    (lambda files: ["stn.onnx", "--dry-run", "--json", "stn.onnx"], 2, "would overwrite stn.onnx"),
+    (_report_is_linked_to_the_input, 2, "would overwrite stn.onnx"),
+    (_report_is_data, 2, "base.bin"),
+    (_report_is_data_beside_the_output, 2, "to/base.bin"),
     (lambda files: ["none.onnx", "out.onnx"], 3, "none.onnx: no such file"),
     (lambda files: [".", "out.onnx"], 4, ".: a directory"),
     (_not_onnx, 5, "bad.onnx: not an ONNX model"),
@@ -175,19 +209,22 @@ FAILURES = [
     (lambda files: ["stn.onnx", "."], 8, ".: a directory"),
     (lambda files: ["stn.onnx", os.devnull], 8, "not a regular file"),
     (lambda files: ["stn.onnx", "out.onnx", "--dry-run", "--json", "nowhere/r.json"], 8, "nowhere"),
+    (lambda files: ["stn.onnx", "out.onnx", "--json", "nowhere/r.json"], 8, "nowhere"),
+    (lambda files: ["stn.onnx", "out.onnx", "--json", "."], 8, ".: a directory"),
+    (lambda files: ["stn.onnx", "out.onnx", "--json", os.devnull], 8, "not a regular file"),
 ]
 
 
 @pytest.mark.parametrize(("arrange", "code", "message"), FAILURES)
 def test_bad_input(files, capsys, arrange, code, message):
     arguments = arrange(files)
-    before = sorted(os.listdir())
+    before = contents(files)
     assert ended(*arguments) == code
     err = capsys.readouterr().err
     assert err.startswith("error: ")
     assert err.count("\n") == 1
     assert message in err
-    assert sorted(os.listdir()) == before
+    assert contents(files) == before
 
 
 FAULTY = """
@@ -226,6 +263,32 @@ def test_keep_going(files, faulty):
     assert (done.returncode, done.stdout) == (KEPT_GOING, "")
     assert "internal error" in done.stderr
     assert (files / "out.onnx").read_bytes() == (files / "plain.onnx").read_bytes()
+
+
+SLOW = """
+import os, signal, sys
+from rewriter import cli, saving
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background inherits that it is ignored
+signal.signal(signal.SIGTERM, signal.SIG_DFL)
+def replace(temporary, target):  # at the last moment
+    assert os.path.exists(temporary)
+    os.kill(os.getpid(), signal.SIGNAL)
+saving.os.replace = replace
+code = cli.main(["stn.onnx", "stn.onnx"])
+assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+sys.exit(code)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+@pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_a_signal_leaves_everything_as_it_was(files, name, code):
+    before = contents(files)
+    done = subprocess.run([sys.executable, "-c", SLOW.replace("SIGNAL", name)], capture_output=True, text=True,
+                          check=False)
+    assert done.returncode == code, done.stderr
+    assert done.stderr.endswith("; no file was left half written\n")
+    assert contents(files) == before
 
 
 def test_help_is_for_newcomers(capsys):
@@ -300,6 +363,9 @@ def test_open_dims_are_set_or_assumed_and_told(files, capsys):
     assert "x float[1, 3, 8, 5]" in out
     assert "--dim N=1" in out
     assert "--dim H" not in out
+    for name in ("W", "x:1", "x:2"):
+        assert ended("d.onnx", "--dry-run", "--time", "--dim", f"{name}=8") == 2
+        assert f"no input has an open dim '{name}'; there are N, H, x:3" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("kind", [TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE, TensorProto.INT64,

@@ -92,6 +92,19 @@ def test_interruption_leaves_the_old_file(tmp_path, interruption):
     assert names(tmp_path) == ["m"]
 
 
+def test_interruption_after_the_rename_leaves_model_and_data(tmp_path, monkeypatch):
+    def interrupted(folder):
+        if (tmp_path / "to" / "m").exists():
+            raise KeyboardInterrupt
+
+    (tmp_path / "to").mkdir()
+    (tmp_path / "data").write_bytes(b"weights")
+    monkeypatch.setattr(saving, "_sync_folder", interrupted)  # the slow part that comes after it
+    with pytest.raises(KeyboardInterrupt):
+        saving.save(NEW, tmp_path / "to" / "m", folder=str(tmp_path), locations=["data"])
+    assert names(tmp_path) == ["data", "to", "to/data", "to/m"]
+
+
 def _directory(folder):
     return folder
 

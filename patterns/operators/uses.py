@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 
 import onnx_ir as ir
 
+from rewriter.graphs import constant_integers
+
 HALVES = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
 
 
@@ -19,8 +21,8 @@ def dtype_of(node: ir.Node, operands: Sequence[int]) -> ir.DataType:
 
 def size_of(value: ir.Value | None) -> tuple[int, ...] | None:
     """The numbers in a constant `size`."""
-    tensor = ir.convenience.get_const_tensor(value) if value is not None and not value.is_graph_input() else None
-    return None if tensor is None else tuple(int(n) for n in tensor.numpy().ravel())
+    known = constant_integers(value)
+    return None if known is None else tuple(known)
 
 
 def dims_of(theta: ir.Value | None, size: ir.Value | None, images: Sequence[ir.Value | None]) -> tuple[int, ...]:

@@ -31,8 +31,10 @@ def entry(node: ir.Node) -> Entry | None:
 
 
 def is_size_input(value: ir.Value, scope: Scope) -> bool:
-    """An integer graph input of at most 8 elements: a size, an axis, a flag."""
-    if not value.is_graph_input() or scope.dtype(value) not in (ir.DataType.INT64, ir.DataType.INT32):
+    """An integer input of the model of at most 8 elements: a size, an axis, a flag."""
+    if value.graph is not scope.facts.model.graph or not value.is_graph_input():
+        return False  # a body's or a function's may be a counter or a flag
+    if scope.dtype(value) not in (ir.DataType.INT64, ir.DataType.INT32):
         return False
     shape = scope.shape(value)
     return shape is not None and all(isinstance(d, int) for d in shape) and math.prod(shape) <= 8
