@@ -79,10 +79,11 @@ class AffineGridPattern:
             return Miss(reason, root.name or "") if sampled else None
         if not isinstance(proof, Proof):
             return proof
-        size = wire(proof, root, piece.structural, piece.order, scope)
+        covers = piece.between(set(proof.theta.values))
+        staying = [value for value in piece.order if value.producer() not in covers]
+        size = wire(proof, root, piece.structural, staying, scope)
         if isinstance(size, Miss):
             return size
-        covers = piece.between(set(proof.theta.values))
         needed = _still_computed(root, covers, piece, proof)
         if needed is not None:
             return Miss("it is computed anyway, for another consumer of a value as large", needed.name or "")

@@ -8,18 +8,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import onnx_ir as ir
 
+from patterns.reversals import FAR, Bounds, Dim, fault, is_affine
 from patterns.signed_permutation import SignedPermutation
 from rewriter.evaluator import EvaluationError, Kind, kind
 from rewriter.scopes import Scope
 from rewriter.vocabulary import Miss
-
-INTEGERS = frozenset({ir.DataType.INT32, ir.DataType.INT64})
-# Size arithmetic that is affine, so that the tried sizes prove it, with the operands that must be constant for that.
-AFFINE = dict.fromkeys(("Add", "Sub", "Neg", "Cast", "Identity", "Concat", "Constant", "ConstantOfShape", "Expand",
-                        "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Transpose", "Shape"), ()) | {
-    "Gather": (1,), "Slice": (1, 2, 3, 4), "Split": (1,), "Tile": (1,), "Range": (2,)}
-FAR = 2**31 - 1  # a Slice bound beyond any axis, as exporters write it: INT32_MAX, INT64_MAX, their negatives
-Dim = int | str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,7 +109,7 @@ def _slice(node: ir.Node, scope: Scope) -> Step | Miss | None:
         else:
             flips.append(axis)
             static = shape is not None and isinstance(shape[axis], int)
-            faults += [f"the Slice {fault}" for fault in [_fault(bounds, axis, static)] if fault]
+            faults += [f"the Slice {found}" for found in [fault(bounds, axis, static)] if found]
     if not flips:
         return None if faults else _step(node, None)
     if faults:
@@ -175,7 +168,7 @@ def _doubt(values: Sequence[ir.Value], source: ir.Value, scope: Scope) -> str | 
             return "depend on data"
         if node is None:
             return f"depend on the value of the input {value.name}"
-        if not _is_affine(node, scope):
+        if not is_affine(node, scope):
             return f"are computed by {node.op_type}, which trying sizes does not prove"
         if node.op_type == "Shape":
             dims = shape_of(node.inputs[0], scope)
@@ -186,20 +179,6 @@ def _doubt(values: Sequence[ir.Value], source: ir.Value, scope: Scope) -> str | 
     return None
 
 
-def _is_affine(node: ir.Node, scope: Scope) -> bool:
-    """Whether an operator of size arithmetic gives integers that are affine in those it is given."""
-    operands = [value for value in node.inputs if value is not None]
-    if node.domain != "" or scope.dtype(node.outputs[0]) not in INTEGERS:
-        return False
-    if node.op_type == "Mul":
-        return any(kind(value, scope) is Kind.CONSTANT for value in operands)
-    if node.op_type == "Range" and np.abs(scope.constant(node.inputs[2])) != 1:
-        return False
-    return node.op_type in AFFINE and all(
-        kind(value, scope) is Kind.CONSTANT
-        for index in AFFINE[node.op_type] for value in node.inputs[index:index + 1] if value is not None)
-
-
 def _tried(values: Sequence[ir.Value], source: ir.Value, scope: Scope) -> Iterator[tuple[list[np.ndarray], tuple]]:
     """(the values, the dims of `source`) under every trial of sizes.
 
@@ -207,63 +186,18 @@ def _tried(values: Sequence[ir.Value], source: ir.Value, scope: Scope) -> Iterat
         EvaluationError: something that cannot be evaluated.
     """
     dims = shape_of(source, scope)
+    known = dims is not None and all(isinstance(d, int) or d in scope.facts.shapes.anchors for d in dims)
     for trial in scope.trials([*values, source]):
-        sizes = [d if isinstance(d, int) else trial.sizes.get(d) if d in scope.facts.shapes.anchors else None for d in dims or [None]]
-        yield [trial.value(value) for value in values], trial.shape(source) if None in sizes else tuple(sizes)
-
-
-@dataclasses.dataclass(frozen=True)
-class Bounds:
-    """Start and end of a Slice on an axis of length `dim`, which is a symbol where it is unknown."""
-
-    start: int
-    end: int
-    dim: Dim
-
-    @property
-    def sized(self) -> bool:
-        return isinstance(self.dim, int)
-
-    def take_all(self) -> bool:
-        return self.start == 0 and (self.end >= FAR or (self.sized and self.end >= self.dim))
-
-    @property
-    def first(self) -> int:
-        """Index of the first element taken with step -1."""
-        return min(self.start + self.dim if self.start < 0 else self.start, self.dim - 1)
-
-    @property
-    def stop(self) -> int:
-        """Index before which it stops, going down."""
-        return max(self.end + self.dim if self.end < 0 else self.end, -1)
-
-
-def _fault(bounds: Sequence[Bounds], axis: int, static: bool) -> str | None:
-    """Why a Slice with step -1 does not reverse a whole axis; None if it does.
-
-    Bounds of an axis whose length is not static must lie beyond every length, or at a fixed distance from its end.
-    """
-    fixed = static and len(set(bounds)) == 1
-    for bound in bounds:
-        if not bound.sized or (bound.first == bound.dim - 1 and bound.stop == -1):
-            continue
-        if not fixed:
-            return f"has computed bounds that do not reverse all of axis {axis} at length {bound.dim}"
-        if bound.first != bound.dim - 1:
-            return f"reverses axis {axis} from index {bound.first}, not from its last, {bound.dim - 1}"
-        if bound.stop >= bound.first:
-            return f"takes nothing of axis {axis}: end {bound.end} means index {bound.stop}"
-        dropped = "index 0" if not bound.stop else f"indices 0 to {bound.stop}"
-        return f"drops {dropped} of axis {axis}: end {bound.end} stops before"
-    if fixed:
-        return None
-    starts, ends = ({getattr(bound, name) for bound in bounds} for name in ("start", "end"))
-    varied = len({bound.dim for bound in bounds}) > 1  # else the trials show nothing
-    if starts != {-1} and min(starts) < FAR and not (varied and len({b.start - b.dim for b in bounds}) == 1):
-        return f"reverses axis {axis} from index {min(starts)}, not from the last of every length"
-    if max(ends) > -FAR and not (varied and len({b.end + b.dim for b in bounds}) == 1):
-        return f"reverses axis {axis} up to end {max(ends)}, which is not before the first of every length"
-    return None
+        try:
+            sizes = tuple(trial.sizes.get(d, d) for d in dims) if known else (None,)
+            if not all(isinstance(size, int) for size in sizes):
+                sizes = trial.shape(source)
+            given = [trial.value(value) for value in values]
+        except EvaluationError:
+            if trial.optional:
+                continue
+            raise
+        yield given, sizes
 
 
 def _gather(node: ir.Node, scope: Scope) -> Step | Miss | None:
@@ -375,17 +309,15 @@ def shape_of(value: ir.Value, scope: Scope) -> tuple[Dim, ...] | None:
     must not depend on that. Where there is no such step (behind foreign operators) it takes an evaluation.
     """
     known = scope.memo("shapes behind movements", dict)
-    path = []
-    while value not in known and not scope.anchored(value):
-        path.append(value)
-        maker = value.producer()
+    path, source = [], value
+    while source is not None and source not in known and not scope.anchored(source):
+        path.append(source)
+        maker = source.producer()
         if maker is None or maker.graph is not scope.graph or maker.domain != "" or maker.op_type not in READERS:
             break
-        value = _passed_through(maker, scope)
-        if value is None:
-            break
-    for value in reversed(path):  # noqa: PLW2901
-        known[value] = _moved_shape(value, scope)
+        source = _passed_through(maker, scope)
+    for made in reversed(path):
+        known[made] = _moved_shape(made, scope)
     return known[value] if value in known else scope.shape(value)
 
 

@@ -86,35 +86,43 @@ def beyond_trial(scope: Scope, values: Iterable[ir.Value]) -> ir.Node | None:
         seen.add(value)
         if node.op_type not in SUFFICIENT or _turns_too_late(scope, node) or _cuts_a_length(scope, node):
             return node
-        if node.op_type not in ("Shape", "Size"):
-            stack.extend(v for v in node.inputs if v is not None)
-            stack.extend(v for body in bodies(node) for v in body.outputs)
+        stack.extend(v for v in node.inputs if v is not None)  # data, of which only the shape is used, is passed over
+        stack.extend(v for body in bodies(node) for v in body.outputs)
     return None
 
 
 def _turns_too_late(scope: Scope, node: ir.Node) -> bool:
     """Whether it turns beyond the tried sizes: it compares with a constant that only larger ones reach (a sentinel
     that no size reaches is none), or steps and is never seen to."""
+    if node.op_type == "Cast" and _wraps(node):
+        return True
     if node.op_type in COMPARING:
         constants = [a for a in map(scope.constant, node.inputs) if a is not None and a.size <= FEW]
         return any(LARGEST_SIZE < abs(float(c)) < 2**31 - 1 for a in constants if a.dtype.kind in "iuf" for c in a.flat)
     if not _steps(scope, node):
         return False
     found, _ = symbols(scope, node.outputs[:1])
-    return any(not _turns(scope, node, name, _assign(found, [n for n in found if not found[n]], 0, 2),
-                          LARGEST_BATCH if is_batch else LARGEST_SIZE) for name, is_batch in found.items())
+    return not any(_turns(scope, node, name, _assign(found, [n for n in found if not found[n]], 0, 2),
+                          LARGEST_BATCH if is_batch else LARGEST_SIZE, {}) for name, is_batch in found.items())
 
 
 def _cuts_a_length(scope: Scope, node: ir.Node) -> bool:
     """Whether a Slice takes a part of an axis as long as some size, by bounds that are constants."""
-    if node.op_type != "Slice" or len(node.inputs) < 4:
+    if node.op_type != "Slice" or len(node.inputs) < 3:
         return False
     bounds = [scope.constant(v) for v in node.inputs[1:3]]
     if all(b is None or all(abs(int(n)) <= 2 or abs(int(n)) >= 2**31 - 1 for n in b.flat) for b in bounds):
         return False
-    axes = scope.constant(node.inputs[3])
     shape = scope.measured_shape(node.inputs[0])
-    return axes is None or shape is None or any(not isinstance(shape[int(a)], int) for a in axes.flat)
+    if shape is None or len(node.inputs) < 4 or (axes := scope.constant(node.inputs[3])) is None:
+        return shape is None or not all(isinstance(d, int) for d in shape)
+    return any(not isinstance(shape[int(a)], int) for a in axes.flat)
+
+
+def _wraps(node: ir.Node) -> bool:
+    """Whether it is a Cast to 8 or 16 bits, which sizes overflow."""
+    to = node.attributes["to"]
+    return not to.is_ref() and (dtype := ir.DataType(to.as_int())).is_integer() and dtype.itemsize < 4
 
 
 def _steps(scope: Scope, node: ir.Node) -> bool:
@@ -127,9 +135,7 @@ def _steps(scope: Scope, node: ir.Node) -> bool:
     if node.op_type != "Cast" or node.attributes["to"].is_ref():
         return False
     before, after = scope.dtype(node.inputs[0]), ir.DataType(node.attributes["to"].as_int())
-    if after == ir.DataType.BOOL or (after.is_integer() and after.itemsize < 4):
-        return True
-    return after.is_integer() and (before is None or before.is_floating_point())
+    return after == ir.DataType.BOOL or (after.is_integer() and (before is None or before.is_floating_point()))
 
 
 def _turns_somewhere(scope: Scope, node: ir.Node) -> bool:
@@ -151,10 +157,12 @@ def trials(scope: Scope, values: Iterable[ir.Value], batches: tuple[int, ...] = 
     batch = itertools.cycle(batches)
     sets = [_assign(found, spatial, row, next(batch)) for row in range(len(SPATIAL) if spatial else len(batches))]
     edges: dict[tuple[str, int], None] = {}
+    evaluators: dict[tuple[str, int], Evaluator] = {}
     for node in turning:
         concerns, _ = symbols(scope, node.outputs[:1])
         for name in sorted(concerns.keys() & found.keys()):
-            for turn in _turns(scope, node, name, sets[0], LARGEST_BATCH if found[name] else LARGEST_SIZE):
+            most = LARGEST_BATCH if found[name] else LARGEST_SIZE
+            for turn in _turns(scope, node, name, sets[0], most, evaluators):
                 edges |= dict.fromkeys((name, size) for size in (turn - 1, turn, turn + 1) if size > 1)
     sets += [_assign(found, spatial, 0, next(batch)) | {name: size} for name, size in edges]
     return [Evaluator(scope, sizes) for sizes in sets] + [
@@ -177,17 +185,27 @@ def _assign(found: Iterable[str], spatial: list[str], row: int, batch: int) -> d
     return sizes
 
 
-def _turns(scope: Scope, node: ir.Node, name: str, sizes: dict[str, int], most: int) -> list[int]:
-    """The sizes of one symbol from which on a node does otherwise than for smaller ones (memoised for the run)."""
+def _turns(scope: Scope, node: ir.Node, name: str, sizes: dict[str, int], most: int,
+           evaluators: dict[tuple[str, int], Evaluator]) -> list[int]:
+    """The sizes of one symbol from which on a node does otherwise than for smaller ones (memoised for the run).
+
+    `evaluators`, one for each size tried, are shared by the nodes: they have most of their operands in common.
+    """
+
+    def side(size: int):
+        if (name, size) not in evaluators:
+            evaluators[name, size] = Evaluator(scope, sizes | {name: size})
+        return _side(evaluators[name, size], node)
+
     key = node, name
     if key not in scope.facts.turns:
-        scope.facts.turns[key] = _bisected(lambda size: _side(Evaluator(scope, sizes | {name: size}), node), most)
+        scope.facts.turns[key] = _bisected(side, most)
     return scope.facts.turns[key]
 
 
 def _side(evaluator: Evaluator, node: ir.Node):
     """What a node does with these sizes: how its operands compare, or what comes out."""
-    if node.op_type not in COMPARING or node.op_type == "Mod":
+    if node.op_type not in COMPARING:
         value = evaluator.value(node.outputs[0])
         return value.shape, value.tobytes() if value.size <= FEW else None
     operands = [evaluator.value(v).astype(np.float64) for v in node.inputs if v is not None]

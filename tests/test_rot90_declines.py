@@ -70,7 +70,7 @@ def test_computed_bounds_that_leave_something_out():
 
 @pytest.mark.parametrize(("given", "value", "reason"), [
     ("steps", [-1], "the steps of the Slice are not constant"), ("axes", [3], "the axes of the Slice are not constant"),
-    ("ends", [-8], "the Slice has computed bounds that do not reverse all of axis 3 at length 7")])
+    ("ends", [-8], "the bounds of the Slice depend on the value of the input ends")])
 @pytest.mark.parametrize("initializer", [False, True])
 def test_bounds_from_outside(given, value, reason, initializer):
     """Graph inputs, and initializers that a caller may override, are no constants."""
@@ -192,3 +192,140 @@ def test_crops_and_plain_slices_say_nothing():
     s = sketch()
     y = s.slice("x", [0, 1], [LAST, 4], [1, 3], [1, 1], value=s.values["x"][..., 1:4])
     assert left_alone(s.model(s.transpose(y, SWAP))) == []
+
+
+def turned_from(dims, compute) -> onnx.ModelProto:
+    """A turn whose flip of axis 2 starts at what `compute(sketch, length of the axis)` makes."""
+    s = sketch(dims=dims)
+    length = s.op("Gather", [s.op("Shape", ["x"], None), s.const([2])], None)
+    operands = [compute(s, length), s.const([FIRST]), s.const([2]), s.const([-1])]
+    return s.model(s.transpose(s.op("Slice", ["x", *operands], s.values["x"][:, :, ::-1]), SWAP))
+
+
+def last(s, length):
+    return s.op("Sub", [length, s.const([1])], None)
+
+
+def at_most(limit):
+    return lambda s, length: s.op("Min", [last(s, length), s.const([limit])], None)
+
+
+def reduced(s, length):
+    both = s.op("Concat", [last(s, length), s.const([300])], None, axis=0)
+    return s.op("ReduceMin", [both], None, axes=[0], keepdims=1)
+
+
+def remainder(s, length):
+    return s.op("Sub", [s.op("Mod", [length, s.const([6000])], None), s.const([1])], None)
+
+
+def one_less_in_256(s, length):
+    part = s.op("Mul", [s.op("Cast", [length], None, to=1), s.const([1 / 256], np.float32)], None)
+    return s.op("Sub", [last(s, length), s.op("Cast", [s.op("Floor", [part], None)], None, to=7)], None)
+
+
+def test_affine_bounds_are_proven():
+    fused, report = rewriter.fuse(turned_from(["n", 3, "h", "w"], last))
+    assert report.count("Rot90") == 1 and [n.op_type for n in fused.graph.node] == ["Rot90"]
+
+
+@pytest.mark.parametrize(("compute", "operator"), [
+    (at_most(300), "Min"), (at_most(5000), "Min"), (reduced, "ReduceMin"), (remainder, "Mod"),
+    (one_less_in_256, "Cast")])
+def test_bounds_that_turn_at_some_length(compute, operator):
+    assert left_alone(turned_from(["n", 3, "h", "w"], compute)) == [
+        f"the bounds of the Slice are computed by {operator}, which trying sizes does not prove"]
+
+
+def test_a_start_beyond_the_tried_lengths_only():
+    """From w + 5000: the last index as long as h is not larger than that."""
+    def compute(s, length):
+        width = s.op("Gather", [s.op("Shape", ["x"], None), s.const([3])], None)
+        return s.op("Add", [width, s.const([5000])], None)
+
+    (reason,) = left_alone(turned_from(["n", 3, "h", "w"], compute))
+    assert reason.startswith("the Slice reverses axis 2 from index 50") and reason.endswith("the last of every length")
+
+
+def test_a_start_from_outside():
+    """An integer input is no size: 0 and -2 reverse a part."""
+    assert left_alone(turned_from(None, lambda s, length: s.input("start", np.array([4])))) == [
+        "the bounds of the Slice depend on the value of the input start"]
+
+
+def test_indices_and_lengths_from_outside():
+    s = sketch()
+    one, down = s.const(-1), s.input("first", np.array(6))
+    flipped = s.op("Gather", ["x", s.op("Range", [down, one, one], None)], s.values["x"][..., ::-1], axis=3)
+    assert left_alone(s.model(s.transpose(flipped, SWAP))) == []
+    s = sketch()
+    flipped = s.op("ReverseSequence", ["x", s.input("rows", np.array([3, 3]))], s.values["x"][:, ::-1],
+                   time_axis=1, batch_axis=0)
+    assert left_alone(s.model(s.transpose(flipped, [0, 2, 1, 3]))) == [
+        "the lengths of the ReverseSequence depend on the value of the input rows"]
+
+
+def test_a_loop_counter_is_no_size():
+    x = np.arange(16, dtype=np.float32).reshape(1, 1, 4, 4)
+    s = Sketch(x)
+    count, zero = s.const(4), s.const([0])
+    operands = [s.const([FIRST]), s.const([3]), s.const([-1])]
+    nodes = [helper.make_node("Unsqueeze", ["i", zero], ["start"]),
+             helper.make_node("Slice", ["x", "start", *operands], ["flipped"]),
+             helper.make_node("Transpose", ["flipped"], ["turned"], perm=SWAP),
+             helper.make_node("ReduceSum", ["turned"], ["total"], keepdims=0),
+             helper.make_node("Identity", ["go"], ["on"])]
+    info = helper.make_tensor_value_info
+    body = helper.make_graph(nodes, "body", [info("i", 7, []), info("go", 9, [])],
+                             [info("on", 9, []), info("total", 1, [])])
+    y = s.op("Loop", [count, ""], np.zeros(4, np.float32), body=body)
+    assert left_alone(s.model(y)) == ["the bounds of the Slice depend on the value of the input i"]
+
+
+@pytest.mark.parametrize("op_type", ["Transpose", "Split"])
+def test_attributes_that_the_caller_of_a_function_sets(op_type):
+    def node(*args, name, kind, **attributes):
+        made = helper.make_node(*args, **attributes)
+        made.attribute.append(onnx.AttributeProto(name=name, ref_attr_name=name, type=kind))
+        return made
+
+    if op_type == "Transpose":
+        name, value = "perm", SWAP
+        nodes = [node("Transpose", ["x"], ["a"], name="perm", kind=onnx.AttributeProto.INTS),
+                 helper.make_node("Transpose", ["a"], ["y"], perm=SWAP)]
+    else:
+        name, value = "axis", 1
+        nodes = [node("Split", ["x"], ["p", "q", "r"], name="axis", kind=onnx.AttributeProto.INT),
+                 helper.make_node("Concat", ["r", "q", "p"], ["a"], axis=1),
+                 helper.make_node("Transpose", ["a"], ["y"], perm=[0, 2, 1, 3])]
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("my", 1)]
+    function = helper.make_function("my", "F", ["x"], ["y"], nodes, imports[:1], [name])
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph([helper.make_node("F", ["x"], ["y"], domain="my", **{name: value})], "g",
+                              [info("x", 1, [2, 3, 5, 7])], [info("y", 1, [None] * 4)])
+    model = helper.make_model(graph, ir_version=8, opset_imports=imports, functions=[function])
+    onnx.checker.check_model(model)
+    assert left_alone(model) == []
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_factor_beyond_float32():
+    s = Sketch(np.ones((2, 3, 5, 7)))
+    y = s.scale(s.transpose(s.flip("x", [3]), SWAP), 1e300)
+    fused, report = rewriter.fuse(s.model(y))
+    assert report.count("Rot90") == 1 and [n.op_type for n in fused.graph.node] == ["Rot90", "Mul"]
+
+
+def test_fusing_again_finds_nothing():
+    """Behind computed bounds inference knows no lengths; the second flip's end of -6 is read all the same."""
+    s = sketch(dims=["n", 3, 4, 5], shape=(2, 3, 4, 5))
+    one = s.const([1])
+    length = s.op("Gather", [s.op("Shape", ["x"], None), s.const([2])], None)
+    start, end = last(s, length), s.op("Sub", [s.op("Neg", [length], None), one], None)
+    flipped = s.op("Slice", ["x", start, end, s.const([2]), s.const([-1])], s.values["x"][:, :, ::-1])
+    turned = s.transpose(flipped, SWAP)
+    y = s.slice(turned, [-1, -1], [-6, -6], [2, 3], [-1, -1])
+    once, report = rewriter.fuse(s.model(y, turned))
+    assert [f.operator for f in report.fused] == ["Rot90", "Rot90"]
+    again, report = rewriter.fuse(once)
+    assert again == once and not report.fused

@@ -35,8 +35,8 @@ def size_arithmetic(lines, edge=20, inputs="float[N, C, H, W] x"):
 
 
 def tried(scope, value):
-    """The values that a value takes."""
-    return [np.ravel(trial.value(value)).tolist() for trial in trials(scope, [value])]
+    """The values that a value takes with sizes that the graph must run with."""
+    return [np.ravel(trial.value(value)).tolist() for trial in trials(scope, [value]) if not trial.optional]
 
 
 def test_no_symbols_one_trial():
@@ -59,8 +59,9 @@ def test_sizes_differ_enough():
     assert len(pairs) >= 4 and all(min(pair) > 1 for pair in pairs)
     assert {np.sign(h - w) for h, w in pairs} == {-1, 0, 1}
     assert any(h > 20 * w for h, w in pairs) and any(w > 20 * h for h, w in pairs)
-    batches = {trial.sizes["N"] for trial in trials(scope, [values["both"]])}
-    assert len(batches) > 1 and min(batches) > 1
+    every = trials(scope, [values["both"]])
+    assert {trial.sizes["N"] for trial in every if not trial.optional} == {2, 3}
+    assert {trial.sizes["N"] for trial in every if trial.optional} == {1, 5}
 
 
 def test_every_symbol_varies_and_no_two_are_alike():
@@ -80,6 +81,8 @@ def test_size_inputs():
     found, _ = symbols(scope, [values["both"]])
     assert found == {f"size[{k}]": False for k in range(2)} | {f"full[{k}]": k == 0 for k in range(4)}
     assert all(len(row) == 6 and min(row) > 1 for row in tried(scope, values["both"]))
+    flags = [trial.sizes for trial in trials(scope, [values["both"]]) if trial.optional]
+    assert all({0, 1, -1, -2} <= {sizes[name] for sizes in flags} for name in found)
 
 
 @pytest.mark.parametrize("which", ["h", "w"])
@@ -133,6 +136,34 @@ def test_what_no_trial_proves():
     scope, values = size_arithmetic("f = Cast<to = 1>(w)\n wave = Sin(f)\n square = Mul(f, f)\n k = Floor(f)")
     assert beyond_trial(scope, [values["square"], values["k"]]) is None
     assert beyond_trial(scope, [values["square"], values["wave"]]).op_type == "Sin"
+
+
+@pytest.mark.parametrize(("line", "op_type"), [
+    ("five = Constant<value_int = 5000>()\n r = Min(w, five)", "Min"),
+    ("f = Cast<to = 1>(w)\n k = Constant<value_float = 5000.0>()\n q = Div(f, k)\n r = Ceil(q)", "Ceil"),
+    ("b = Cast<to = 9>(w)\n r = Cast<to = 1>(b)", "Cast"),
+    ("hundred = Constant<value_ints = [300]>()\n s = Squeeze(w)\n z = Constant<value_int = 0>()\n"
+     "i = Constant<value_int = 1>()\n line = Range(z, s, i)\n r = Slice(line, zero, hundred)", "Slice")])
+def test_arithmetic_that_turns_beyond_the_tried_sizes(line, op_type):
+    scope, values = size_arithmetic(line)
+    assert beyond_trial(scope, [values["r"]]).op_type == op_type
+
+
+@pytest.mark.parametrize(("line", "turn"), [
+    ("f = Cast<to = 1>(h)\n k = Constant<value_float = 512.0>()\n q = Div(f, k)\n r = Ceil(q)", 513),
+    ("k = Constant<value_ints = [512]>()\n d = Sub(h, k)\n r = Max(d, zero)", 512),
+    ("k = Constant<value_ints = [512]>()\n both = Concat<axis = 0>(h, k)\n r = ReduceMax(both)", 513)])
+def test_sizes_at_which_arithmetic_turns_are_tried(line, turn):
+    scope, values = size_arithmetic(line)
+    sizes = {trial.sizes["H"] for trial in trials(scope, [values["r"]])}
+    assert {turn - 1, turn, turn + 1} <= sizes
+
+
+def test_sizes_that_are_compared_with_sizes():
+    scope, values = size_arithmetic(
+        "k = Constant<value_ints = [50]>()\n m = Mul(w, k)\n c = Greater(h, m)\n r = Where(c, h, w)")
+    sizes = [trial.sizes for trial in trials(scope, [values["r"]])]
+    assert any(s["H"] > 50 * s["W"] for s in sizes) and any(s["H"] == 50 * s["W"] for s in sizes)
 
 
 def test_a_long_chain_is_classified():
