@@ -16,6 +16,7 @@ from rewriter.report import Fused, Missed, Report
 from rewriter.scopes import Facts, Scope, scopes
 from rewriter.vocabulary import DOMAIN, DOMAIN_VERSION, LOWEST_OPSET, Match, Miss, Pattern
 
+MOST_PASSES = 8
 PATTERN_KEY = "onnx_warpfuse.pattern"  # metadata of a node we made: the pattern
 FROM_KEY = "onnx_warpfuse.from"  # and the names of the nodes it stands for
 
@@ -29,34 +30,39 @@ def run(model: ir.Model, patterns: Sequence[Pattern], *, dry_run: bool = False) 
         InternalError: a pattern raised something that is not a stated Miss; names the pattern and the node.
     """
     report = Report(ir_version_before=model.ir_version, nodes_before=count_nodes(model))
-    facts = Facts(model)
-    names = None
     used = {op.name: op for pattern in patterns for op in pattern.operators}
     taken = foreign_operators(model, used)
-    for pattern in patterns:
-        for scope in scopes(facts):
-            for node in reversed(tuple(scope.graph)):
-                if node.graph is None or node.domain != "" or node.op_type not in pattern.anchors:
-                    continue
-                with _blaming(pattern, node, scope):
-                    answer = pattern.match(node, scope)
-                if answer is None:
-                    continue
-                if isinstance(answer, Match) and (miss := _obstacle(answer, scope, used, taken)) is not None:
-                    answer = miss
-                if isinstance(answer, Miss):
-                    report.missed.append(Missed(
-                        pattern.name, node.name or "", node.op_type, answer.tensor, scope.path, answer.reason))
-                    continue
-                if names is None:
-                    names = Names(all_names(model))
+    names = None
+    for _ in range(MOST_PASSES):  # what one pass made can show the next the shape of what lies behind it
+        report.missed = []
+        facts, before = Facts(model), len(report.fused)
+        for pattern, scope, node in _anchors(facts, patterns):
+            with _blaming(pattern, node, scope):
+                answer = pattern.match(node, scope)
+            if isinstance(answer, Match) and (miss := _obstacle(answer, scope, used, taken)) is not None:
+                answer = miss
+            if isinstance(answer, Miss):
+                report.missed.append(Missed(
+                    pattern.name, node.name or "", node.op_type, answer.tensor, scope.path, answer.reason))
+            elif answer is not None:
+                names = names or Names(all_names(model))
                 report.fused.append(_replace(answer, pattern, node, scope, names))
-    report.missed = _still_there(report)
-    if report.fused:
+        if len(report.fused) == before:
+            break
         report.functions = attach(model, {name: op for name, op in used.items() if name not in taken})
+    report.missed = _still_there(report)
     report.ir_version_after = model.ir_version
     report.nodes_after = count_nodes(model) if report.fused else report.nodes_before
     return report
+
+
+def _anchors(facts: Facts, patterns: Sequence[Pattern]) -> Iterator[tuple[Pattern, Scope, ir.Node]]:
+    """What each pattern is to look at, in order; nodes that were replaced meanwhile are left out."""
+    for pattern in patterns:
+        for scope in scopes(facts):
+            for node in reversed(tuple(scope.graph)):
+                if node.graph is not None and node.domain == "" and node.op_type in pattern.anchors:
+                    yield pattern, scope, node
 
 
 @contextlib.contextmanager

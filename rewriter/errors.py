@@ -86,6 +86,7 @@ KEPT_GOING = 11  # exit code where --keep-going wrote the input through after an
 def exit_codes() -> dict[int, str]:
     """Every exit code with its meaning, in order; `--help` and the documentation are made from this."""
     codes = {0: "done, also where there was nothing to fuse",
-             KEPT_GOING: "as 10, but --keep-going wrote the input through unchanged"}
+             KEPT_GOING: "as 10, but --keep-going wrote the input through unchanged",
+             130: "interrupted (143: terminated); no file was left half written"}
     codes.update((kind.exit_code, kind.meaning) for kind in RewriterError.__subclasses__())
     return dict(sorted(codes.items()))

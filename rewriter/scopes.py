@@ -82,9 +82,10 @@ class Scope:
 
     @property
     def _measuring(self) -> list[Evaluator]:
-        """Two evaluators that give every dim of the model's inputs a size, shared by all scopes."""
+        """Evaluators that give every dim of the model's inputs a size, shared by all scopes."""
         if not self.facts.measuring:
-            self.facts.measuring = trials(self, self.facts.model.graph.inputs)[:2]
+            every = trials(self, self.facts.model.graph.inputs)
+            self.facts.measuring = [trial for trial in every if not trial.optional]
         return self.facts.measuring
 
     def declared_shape(self, value: ir.Value) -> ir.Shape | None:
