@@ -22,7 +22,8 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from patterns.affine_slice import Proof, Theta, may_be_parameters, prove
+from patterns.affine_probe import Theta
+from patterns.affine_slice import Proof, may_be_parameters, prove
 from patterns.grid_hints import plausible
 from patterns.operators.affine_grid import AFFINE_GRID
 from patterns.sizes import Size, wire

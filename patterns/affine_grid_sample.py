@@ -24,6 +24,7 @@ import onnx_ir as ir
 
 from patterns.constant_grid import fit
 from patterns.operators.affine_grid_sample import AFFINE_GRID_SAMPLE
+from patterns.operators.uses import integer_of, text_of
 from patterns.sizes import wire
 from rewriter.builder import Builder
 from rewriter.evaluator import Kind, kind
@@ -73,7 +74,7 @@ class AffineGridSamplePattern:
                 return theta, maker.inputs[1]
             return builder.op("Cast", [theta], dtype=widened, to=int(widened)), maker.inputs[1]
 
-        return _sample(node, scope, operands, _integer(maker, "align_corners"), covers)
+        return _sample(node, scope, operands, integer_of(maker, "align_corners"), covers)
 
     def _constant_grid(self, node: ir.Node, grid: ir.Value, scope: Scope) -> Match | Miss | None:
         image, dtype = node.inputs[0], scope.dtype(node.inputs[0])
@@ -104,12 +105,12 @@ def _makers(value: ir.Value) -> list[ir.Node]:
 def _sample(node: ir.Node, scope: Scope, operands: Callable[[Builder], tuple[ir.Value, ir.Value]],
             grid_align_corners: int, covers: list[ir.Node]) -> Match:
     """The sampler in place of GridSample, with theta and size as `operands` makes them."""
-    image, mode = node.inputs[0], _text(node, "mode", "linear")
+    image, mode = node.inputs[0], text_of(node, "mode", "linear")
     spelling = MODES_UNTIL_19 if scope.opset < 20 else MODES_SINCE_20
     attributes = {
         "mode": spelling.get(mode, mode),
-        "padding_mode": _text(node, "padding_mode", "zeros"),
-        "align_corners": _integer(node, "align_corners"),
+        "padding_mode": text_of(node, "padding_mode", "zeros"),
+        "align_corners": integer_of(node, "align_corners"),
         "grid_align_corners": grid_align_corners,
     }
 
@@ -119,13 +120,3 @@ def _sample(node: ir.Node, scope: Scope, operands: Callable[[Builder], tuple[ir.
                               shape=scope.declared_shape(node.outputs[0]), **attributes)
 
     return Match(node.outputs[0], build, covers, AFFINE_GRID_SAMPLE.name, f"sampler of {image.name}")
-
-
-def _text(node: ir.Node, name: str, default: str) -> str:
-    attribute = node.attributes.get(name)
-    return default if attribute is None else attribute.as_string()
-
-
-def _integer(node: ir.Node, name: str) -> int:
-    attribute = node.attributes.get(name)
-    return 0 if attribute is None else attribute.as_int()

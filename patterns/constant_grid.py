@@ -11,7 +11,7 @@ import dataclasses
 import numpy as np
 import onnx_ir as ir
 
-from patterns.affine_slice import FEWEST_PIXELS
+from patterns.affine_probe import FEWEST_PIXELS
 from patterns.base_grid import BaseGrid, tolerance
 from rewriter.evaluator import EvaluationError, Evaluator
 from rewriter.scopes import Scope

@@ -11,7 +11,7 @@ import onnx_ir as ir
 from patterns.operators.affine_grid import affine_grid
 from patterns.operators.affine_grid_sample_body import HELPERS, Needs, body
 from patterns.operators.sampling import grid_sample
-from patterns.operators.uses import dims_of, dtype_of, size_of, write
+from patterns.operators.uses import dims_of, dtype_of, integer_of, size_of, text_of, write
 from rewriter.vocabulary import Operator
 
 LARGE = 1 << 19  # pixels of a grid from which it is sampled in strips
@@ -71,35 +71,25 @@ def _plan(node: ir.Node, dims: tuple[int, ...], double: bool, reflecting: bool) 
     """
     clamp = reflecting or (_linear(node, dims, "border") and not double)
     if clamp or _linear(node, dims, "zeros"):
-        fold = float(_integer(node, "align_corners"))
+        fold = float(integer_of(node, "align_corners"))
         return {"fold": fold, "beyond": 0.0 if clamp else BEYOND, "taps": "zeros", "corners": 0}
     return _as_written(node)
 
 
 def _as_written(node: ir.Node) -> dict[str, int | float | str]:
-    return {"fold": 0.0, "beyond": BEYOND, "taps": _text(node, "padding_mode", "zeros"),
-            "corners": _integer(node, "align_corners")}
+    return {"fold": 0.0, "beyond": BEYOND, "taps": text_of(node, "padding_mode", "zeros"),
+            "corners": integer_of(node, "align_corners")}
 
 
 def _linear(node: ir.Node, dims: tuple[int, ...], padding: str) -> bool:
     """Is it an image sampled linearly, with this padding?"""
-    return (dims == (2,) and _text(node, "mode", "linear") in ("linear", "bilinear")
-            and _text(node, "padding_mode", "zeros") == padding)
+    return (dims == (2,) and text_of(node, "mode", "linear") in ("linear", "bilinear")
+            and text_of(node, "padding_mode", "zeros") == padding)
 
 
 def _large(node: ir.Node) -> bool:
     size = size_of(node.inputs[2])
     return size is not None and len(size) == 4 and size[2] * size[3] >= LARGE
-
-
-def _text(node: ir.Node, name: str, default: str) -> str:
-    attribute = node.attributes.get(name)
-    return default if attribute is None else attribute.as_string()
-
-
-def _integer(node: ir.Node, name: str) -> int:
-    attribute = node.attributes.get(name)
-    return 0 if attribute is None else attribute.as_int()
 
 
 AFFINE_GRID_SAMPLE = Operator(

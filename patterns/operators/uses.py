@@ -47,3 +47,15 @@ def write(node: ir.Node, helpers: dict[str, int | float | str], all_helpers: Ite
         node.attributes.pop(name, None)
     for name, value in helpers.items():
         node.attributes[name] = ir.convenience.convert_attribute(name, value)
+
+
+def text_of(node: ir.Node, name: str, default: str) -> str:
+    """A string attribute, or what the schema says where it is left out."""
+    attribute = node.attributes.get(name)
+    return default if attribute is None else attribute.as_string()
+
+
+def integer_of(node: ir.Node, name: str) -> int:
+    """An int attribute whose default is 0."""
+    attribute = node.attributes.get(name)
+    return 0 if attribute is None else attribute.as_int()
