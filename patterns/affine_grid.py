@@ -80,7 +80,7 @@ class AffineGridPattern:
             return Miss(reason, root.name or "") if sampled else None
         if not isinstance(proof, Proof):
             return proof
-        covers = piece.between(set(proof.theta.values))
+        covers = dict.fromkeys(piece.between(set(proof.theta.values)))
         staying = [value for value in piece.order if value.producer() not in covers]
         size = wire(proof, root, piece.structural, staying, scope)
         if isinstance(size, Miss):

@@ -19,12 +19,13 @@ MOST_ELEMENTS = 8  # of a value that may hold a size
 
 @dataclasses.dataclass(frozen=True)
 class Element:
-    """One extent: a constant, or element `index` of an integer value (of its shape, where `of_shape`)."""
+    """One extent: a constant, or element `index` of an integer value (of its shape, where `of_shape`); `single` where
+    that value has no other element."""
 
     extent: int = 1
     value: ir.Value | None = None
     index: int = 0
-    scalar: bool = False
+    single: bool = False
     of_shape: bool = False
 
 
@@ -74,11 +75,11 @@ def _one_element(builder: Builder, element: Element) -> ir.Value:
     value = element.value
     if element.of_shape:
         value = builder.op("Shape", [value], dtype=ir.DataType.INT64)
-    if element.scalar:
+    if element.single:
         value = builder.op("Reshape", [value, builder.constant(np.array([1]), "one")])
-    elif element.index >= 0:
+    else:
         value = builder.op("Gather", [value, builder.constant(np.array([element.index]), "index")], axis=0)
-    if not element.of_shape and element.value.dtype != ir.DataType.INT64:
+    if not element.of_shape and builder.dtype(element.value) != ir.DataType.INT64:
         value = builder.op("Cast", [value], dtype=ir.DataType.INT64, to=int(ir.DataType.INT64))
     return value
 
@@ -160,9 +161,8 @@ def _find(extents: tuple[int, ...], sources) -> Element | None:
     for value, of_shape, integers in sources:
         for index in range(integers.shape[1]):
             if np.array_equal(integers[:, index], extents):
-                scalar = not of_shape and value.shape is not None and len(value.shape) == 0
-                single = not of_shape and integers.shape[1] == 1 and not scalar
-                return Element(value=value, index=-1 if single else index, scalar=scalar or single, of_shape=of_shape)
+                single = not of_shape and integers.shape[1] == 1
+                return Element(value=value, index=index, single=single, of_shape=of_shape)
     return None
 
 

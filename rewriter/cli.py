@@ -77,7 +77,7 @@ def _run(options: argparse.Namespace, errors) -> int:
     if options.json not in (None, "-"):
         saving.check_output(options.json)
     try:
-        report, data = rewrite_file(opened, chosen, dry_run=options.dry_run)
+        report, data = rewrite_file(opened, chosen)
     except InternalError as error:
         if not options.keep_going or output is None:
             raise

@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from rewriter.builder import Builder, Names
 from rewriter.errors import InternalError
-from rewriter.functions import attach, is_ours
+from rewriter.functions import all_nodes, attach, is_ours, own_graphs
 from rewriter.graphs import bodies, is_dead, onnx_opset
 from rewriter.report import Fused, Missed, Report
 from rewriter.scopes import Facts, Scope, scopes
@@ -21,10 +21,8 @@ PATTERN_KEY = "onnx_warpfuse.pattern"  # metadata of a node we made: the pattern
 FROM_KEY = "onnx_warpfuse.from"  # and the names of the nodes it stands for
 
 
-def run(model: ir.Model, patterns: Sequence[Pattern], *, dry_run: bool = False) -> Report:
+def run(model: ir.Model, patterns: Sequence[Pattern]) -> Report:
     """Rewrite `model` in place and say what was done. Deterministic; a model in which nothing matches is untouched.
-
-    With `dry_run` the model handed in must be a copy: it is rewritten all the same.
 
     Raises:
         InternalError: a pattern raised something that is not a stated Miss; names the pattern and the node.
@@ -207,15 +205,6 @@ def sorted_nodes(nodes) -> list[ir.Node]:
     return sorted(nodes, key=lambda node: (node.name or "", node.outputs[0].name if node.outputs else ""))
 
 
-def all_nodes(model: ir.Model) -> Iterator[ir.Node]:
-    """Every node, those of subgraphs and of the model's own functions included."""
-    pending = [model.graph, *(f.graph for f in model.functions.values() if not is_ours(f))]
-    while pending:
-        for node in pending.pop():
-            yield node
-            pending.extend(bodies(node))
-
-
 def count_nodes(model: ir.Model) -> int:
     return sum(node.op_type != "Constant" for node in all_nodes(model))
 
@@ -223,7 +212,7 @@ def count_nodes(model: ir.Model) -> int:
 def all_names(model: ir.Model) -> set[str]:
     """Every name a new value or node must not take."""
     taken: set[str] = set()
-    for graph in (model.graph, *(f.graph for f in model.functions.values() if not is_ours(f))):
+    for graph in own_graphs(model):
         taken.update(v.name for v in (*graph.inputs, *graph.initializers.values()) if v.name)
         for node in graph.all_nodes():
             taken.update(v.name for v in node.outputs if v.name)

@@ -59,7 +59,7 @@ def fuse(model, output: str | os.PathLike | None = None, *, patterns: Iterable[P
     if output is not None:
         raise UsageError("an output path goes with an input path; other kinds of model are given back")
     opened = open_model(model, in_place=in_place and not dry_run, data_dir=data_dir)
-    report = rewrite(opened, chosen, dry_run=dry_run)
+    report = rewrite(opened, chosen)
     if dry_run:
         return model, report
     if isinstance(model, onnx.ModelProto):
@@ -76,16 +76,16 @@ def fuse_file(path: str | os.PathLike, output: str | os.PathLike | None, pattern
     opened = open_model(path)
     if output is not None:
         saving.check_output(output, folder=opened.folder, locations=opened.locations)
-    report, data = rewrite_file(opened, patterns, dry_run=output is None)
+    report, data = rewrite_file(opened, patterns)
     if output is not None:
         saving.save(data, output, folder=opened.folder, locations=opened.still_located(report.changed),
                     overwrite_data=overwrite_data)
     return report
 
 
-def rewrite_file(opened: Opened, patterns: Sequence[Pattern], *, dry_run: bool = False) -> tuple[Report, bytes]:
+def rewrite_file(opened: Opened, patterns: Sequence[Pattern]) -> tuple[Report, bytes]:
     """Rewrite a model that was opened from a path; its bytes afterwards are the input's if nothing was fused."""
-    report = rewrite(opened, patterns, dry_run=dry_run)
+    report = rewrite(opened, patterns)
     data = opened.data
     if report.changed:
         proto = opened.to_proto()
@@ -95,7 +95,7 @@ def rewrite_file(opened: Opened, patterns: Sequence[Pattern], *, dry_run: bool =
     return report, data
 
 
-def rewrite(opened: Opened, patterns: Sequence[Pattern], *, dry_run: bool = False) -> Report:
+def rewrite(opened: Opened, patterns: Sequence[Pattern]) -> Report:
     """Run the engine over `opened.model`, and the checker over what it made (a path's is checked when serialized).
 
     Raises:
@@ -104,7 +104,7 @@ def rewrite(opened: Opened, patterns: Sequence[Pattern], *, dry_run: bool = Fals
     from rewriter.engine import run
 
     try:
-        report = run(opened.model, patterns, dry_run=dry_run)
+        report = run(opened.model, patterns)
     except RewriterError:
         raise
     except Exception as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import onnx_ir as ir
 
@@ -36,6 +36,14 @@ def constant_integers(value: ir.Value | None) -> list[int] | None:
 def bodies(node: ir.Node) -> list[ir.Graph]:
     """The graphs among a node's attributes."""
     return [a.as_graph() for a in node.attributes.values() if a.type == ir.AttributeType.GRAPH]
+
+
+def nested_nodes(graph: ir.Graph) -> Iterator[ir.Node]:
+    """The nodes of a graph and of the bodies in it, each body behind its node."""
+    for node in graph:
+        yield node
+        for body in bodies(node):
+            yield from nested_nodes(body)
 
 
 def graph_inputs(values: Iterable[ir.Value]) -> set[ir.Value]:
