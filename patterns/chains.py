@@ -1,4 +1,4 @@
-"""Chains: steps one behind the other that only move axes, scale, or do nothing."""
+"""Chains: steps one behind the other that move axes, treat every element alike, or do nothing."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ from collections.abc import Iterator, Sequence
 
 import onnx_ir as ir
 
-from patterns.movements import Step, read
+import patterns.flips
+import patterns.movements  # noqa: F401 both add what they read to patterns.steps
+from patterns.elementwise import ELEMENTWISE
 from patterns.signed_permutation import SignedPermutation, compose
+from patterns.steps import Step, read
 from rewriter.graphs import MOST_STEPS, is_dead
 from rewriter.scopes import Scope
 
 MOST_SHARED = 16  # steps looked at beyond a value that others need
-PASSES = frozenset({"Identity", "Mul", "Div"})
-CHAINS = PASSES | {"Transpose", "Slice", "Gather", "ReverseSequence", "Concat", "Split"}
+PASSES = ELEMENTWISE | {"Identity"}
+CHAINS = frozenset({"Identity", "Mul", "Div", "Transpose", "Slice", "Gather", "ReverseSequence", "Concat", "Split"})
 TAKE_FACTORS = frozenset({"Conv", "MatMul"})  # ONNX Runtime folds a scalar Mul behind these into them
 
 
@@ -39,6 +42,17 @@ class Chain:
     def total(self) -> SignedPermutation:
         return compose(self.motions)
 
+    @property
+    def sections(self) -> list[list[SignedPermutation]]:
+        """The motions between steps that map elements, which keep apart what cannot be one node."""
+        found: list[list[SignedPermutation]] = [[]]
+        for step in self.steps:
+            if step.maps:
+                found.append([])
+            elif step.motion:
+                found[-1].append(step.motion)
+        return [section for section in found if section]
+
 
 def is_lone(node: ir.Node) -> bool:
     """Whether a node can be seen to be no part of a chain: most Transposes and Slices of a model are not."""
@@ -59,14 +73,17 @@ def is_lone(node: ir.Node) -> bool:
     return False
 
 
-def walk_up(last: Step, scope: Scope) -> tuple[list[Step], int]:
-    """The steps that lead to `last`, in order, and the index from which on nothing else needs what is in between."""
+def walk_up(last: Step, scope: Scope, *, over_maps: bool = False) -> tuple[list[Step], int]:
+    """The steps that lead to `last`, in order, and the index from which on nothing else needs what is in between.
+
+    What computes something else than a multiple ends them, unless `over_maps`.
+    """
     steps, own = [last], None
     while own is None or len(steps) < own + MOST_SHARED:
         value = steps[-1].source
         maker = value.producer()
         step = read(maker, scope) if maker is not None and maker.graph is last.nodes[0].graph else None
-        if not isinstance(step, Step):
+        if not isinstance(step, Step) or (step.maps and not over_maps):
             break
         if own is None and only_user(value, scope) is None:
             own = len(steps)
@@ -77,8 +94,9 @@ def walk_up(last: Step, scope: Scope) -> tuple[list[Step], int]:
 def from_first_motion(steps: Sequence[Step]) -> Chain:
     """The chain among steps of which one at least moves axes."""
     first = next(i for i, step in enumerate(steps) if step.motion)
-    factor = next((i for i in range(first)[::-1] if steps[i].factor is not None), None)
-    return Chain(tuple(steps[0 if factor is None else factor + 1:]), () if factor is None else (steps[factor],))
+    begin = next((i + 1 for i in range(first)[::-1] if steps[i].computes), 0)
+    scaled = begin > 0 and steps[begin - 1].factor is not None
+    return Chain(tuple(steps[begin:]), (steps[begin - 1],) if scaled else ())
 
 
 def only_user(value: ir.Value, scope: Scope) -> ir.Node | None:
@@ -128,7 +146,7 @@ def steps_down(value: ir.Value, scope: Scope) -> Iterator[Step]:
         if user.op_type == "Split":
             user = next((use.node for piece in user.outputs for use in piece.uses()), user)
         step = read(user, scope)
-        if not isinstance(step, Step) or step.source is not value:
+        if not isinstance(step, Step) or step.maps or step.source is not value:
             return
         yield step
         value = step.output

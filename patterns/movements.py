@@ -1,59 +1,22 @@
-"""Reading one node as a step of a chain: a flip or transpose in any spelling, a scalar factor, or nothing at all."""
+"""What moves axes or does nothing, what scales, and what treats every element alike."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator, Sequence
-
-import numpy as np
 import onnx_ir as ir
 
-from patterns.reversals import FAR, Bounds, Dim, fault, is_affine
+from patterns.elementwise import ELEMENTWISE, element_source
 from patterns.signed_permutation import SignedPermutation
-from rewriter.evaluator import EvaluationError, Kind, kind
+from patterns.steps import Step, reader, shape_of, step
+from rewriter.evaluator import Kind, kind
 from rewriter.scopes import Scope
-from rewriter.vocabulary import Miss
 
 
-@dataclasses.dataclass(frozen=True)
-class Step:
-    """What one node (or a Split with its Concat) does to the tensor that runs through it.
-
-    Attributes:
-        source, output: the tensor before and behind it.
-        nodes: the nodes it consists of, the last one first.
-        motion: how it moves the axes; None where it does not.
-        factor: the scalar operand of a Mul or Div.
-    """
-
-    source: ir.Value
-    output: ir.Value
-    nodes: tuple[ir.Node, ...]
-    motion: SignedPermutation | None = None
-    factor: ir.Value | None = None
-
-
-def read(node: ir.Node, scope: Scope) -> Step | Miss | None:
-    """The step a node is; a Miss if it nearly flips an axis; None if it is something else."""
-    reader = READERS.get(node.op_type) if node.domain == "" else None
-    if reader is None or any(attribute.is_ref() for attribute in node.attributes.values()):
-        return None
-    return reader(node, scope)
-
-
-def _step(node: ir.Node, motion: SignedPermutation | None, *others: ir.Node, source: ir.Value | None = None) -> Step:
-    still = motion is None or motion.is_identity
-    return Step(source or node.inputs[0], node.outputs[0], (node, *others), None if still else motion)
-
-
-def _flip(node: ir.Node, rank: int, axes) -> Step:
-    return _step(node, SignedPermutation.flip(rank, axes))
-
-
+@reader("Identity")
 def _identity(node: ir.Node, scope: Scope) -> Step:
-    return _step(node, None)
+    return step(node, None)
 
 
+@reader("Transpose")
 def _transpose(node: ir.Node, scope: Scope) -> Step | None:
     perm = node.attributes.get_ints("perm")
     if perm is None:
@@ -61,9 +24,16 @@ def _transpose(node: ir.Node, scope: Scope) -> Step | None:
         if shape is None:
             return None
         perm = range(len(shape))[::-1]
-    return _step(node, SignedPermutation(tuple(perm)))
+    return step(node, SignedPermutation(tuple(perm)))
 
 
+@reader(*ELEMENTWISE - {"Mul", "Div"})
+def _elementwise(node: ir.Node, scope: Scope) -> Step | None:
+    source = element_source(node, scope)
+    return source and Step(source, node.outputs[0], (node,), maps=True)
+
+
+@reader("Mul", "Div")
 def _scalar(node: ir.Node, scope: Scope) -> Step | None:
     """Mul or Div by a constant of one element that does not raise the rank."""
     for data, factor in ((0, 1), (1, 0)) if node.op_type == "Mul" else ((0, 1),):
@@ -79,197 +49,10 @@ def _scalar(node: ir.Node, scope: Scope) -> Step | None:
         shape = shape_of(data, scope) if array.ndim else ()
         if shape is not None and array.ndim <= len(shape):
             return Step(data, node.outputs[0], (node,), None, factor)
-    return None
+    return _elementwise(node, scope)
 
 
-def _slice(node: ir.Node, scope: Scope) -> Step | Miss | None:
-    source, output = node.inputs[0], node.outputs[0]
-    samples = list(_slice_samples(node, scope))
-    if not samples or isinstance(samples[0], Miss):
-        return samples[0] if samples else None
-    _, _, axes, steps, _ = samples[0]
-    shape = shape_of(source, scope) if (steps < 0).any() or (axes < 0).any() else scope.shape(source)
-    if shape is not None and not all(-len(shape) <= axis < len(shape) for axis in axes):
-        return None
-    flips, faults = [], []
-    for k, axis in enumerate(axes):
-        if axis < 0 and shape is None:
-            return None
-        axis = int(axis) + (len(shape) if axis < 0 else 0)
-        bounds = [Bounds(int(starts[k]), int(ends[k]), "?" if dims is None else dims[axis])
-                  for starts, ends, _, _, dims in samples]
-        if steps[k] == 1:
-            if not all(bound.take_all() for bound in bounds):
-                faults.append(f"the Slice also crops axis {axis}")
-        elif steps[k] != -1:
-            faults.append(f"the Slice has step {steps[k]} on axis {axis}")
-            flips.append(axis)
-        elif axis in flips:
-            faults.append(f"the Slice names axis {axis} twice")
-        else:
-            flips.append(axis)
-            static = shape is not None and isinstance(shape[axis], int)
-            faults += [f"the Slice {found}" for found in [fault(bounds, axis, static)] if found]
-    if not flips:
-        return None if faults else _step(node, None)
-    if faults:
-        return Miss(faults[0], output.name or "")
-    return None if shape is None else _flip(node, len(shape), flips)
-
-
-def _slice_samples(node: ir.Node, scope: Scope) -> Iterator[tuple | Miss]:
-    """(starts, ends, axes, steps, dims): once where they are constants, else under every trial of sizes."""
-    source = node.inputs[0]
-    if "starts" in node.attributes:  # until opset 9
-        starts, ends = (np.array(node.attributes.get_ints(name)) for name in ("starts", "ends"))
-        axes = np.array(node.attributes.get_ints("axes", range(len(starts))))
-        yield starts, ends, axes, np.ones_like(starts), scope.shape(source)
-        return
-    bounds = node.inputs[1:3]
-    axes, steps = [*node.inputs[3:], None, None][:2]
-    starts, ends = (scope.constant(value) for value in bounds)
-    if steps is None or ((strides := scope.constant(steps)) is not None and (strides > 0).all()):
-        if starts is None or ends is None or starts.any() or (ends < FAR).any():
-            return  # a crop; where an end is the very length, finding out is not worth inferring shapes
-        strides = np.ones(len(starts), np.int64)
-    if strides is None:
-        yield Miss("the steps of the Slice are not constant", steps.name or "")
-        return
-    axes = np.arange(len(strides)) if axes is None else scope.constant(axes)
-    if axes is None:
-        yield Miss("the axes of the Slice are not constant", node.inputs[3].name or "")
-    elif starts is not None and ends is not None:
-        yield starts, ends, axes, strides, shape_of(source, scope) if (strides < 0).any() else scope.shape(source)
-    elif (doubt := _doubt(bounds, source, scope)) is not None:
-        yield Miss(f"the bounds of the Slice {doubt}", node.outputs[0].name or "")
-    else:
-        try:
-            for (starts, ends), dims in _tried(bounds, source, scope):
-                yield starts, ends, axes, strides, dims
-        except EvaluationError:
-            return
-
-
-def _doubt(values: Sequence[ir.Value], source: ir.Value, scope: Scope) -> str | None:
-    """Why trying sizes does not prove what is computed for a node that reads `source`; None if it does.
-
-    Proven is what is affine in the sizes of the model's inputs and of `source`. A number that a caller passes in, or
-    that a loop counts, is no size: it may take the values 0, 1 and -1, which sizes are not tried with.
-    """
-    own = set(shape_of(source, scope) or ())
-    stack, seen = list(values), set()
-    while stack:
-        value = stack.pop()
-        if value in seen or kind(value, scope) is Kind.CONSTANT:
-            continue
-        seen.add(value)
-        node = value.producer()
-        if kind(value, scope) is Kind.DATA:
-            return "depend on data"
-        if node is None:
-            return f"depend on the value of the input {value.name}"
-        if not is_affine(node, scope):
-            return f"are computed by {node.op_type}, which trying sizes does not prove"
-        if node.op_type == "Shape":
-            dims = shape_of(node.inputs[0], scope)
-            if dims is None or not all(isinstance(d, int) or d in own or d in scope.facts.shapes.anchors for d in dims):
-                return "are computed from the shape of another tensor, which is not known"
-        else:
-            stack += [operand for operand in node.inputs if operand is not None]
-    return None
-
-
-def _tried(values: Sequence[ir.Value], source: ir.Value, scope: Scope) -> Iterator[tuple[list[np.ndarray], tuple]]:
-    """(the values, the dims of `source`) under every trial of sizes.
-
-    Raises:
-        EvaluationError: something that cannot be evaluated.
-    """
-    dims = shape_of(source, scope)
-    known = dims is not None and all(isinstance(d, int) or d in scope.facts.shapes.anchors for d in dims)
-    for trial in scope.trials([*values, source]):
-        try:
-            sizes = tuple(trial.sizes.get(d, d) for d in dims) if known else (None,)
-            if not all(isinstance(size, int) for size in sizes):
-                sizes = trial.shape(source)
-            given = [trial.value(value) for value in values]
-        except EvaluationError:
-            if trial.optional:
-                continue
-            raise
-        yield given, sizes
-
-
-def _gather(node: ir.Node, scope: Scope) -> Step | Miss | None:
-    source, index = node.inputs
-    known = scope.shape(index)
-    if known is not None and len(known) != 1:
-        return None
-    array = scope.constant(index)
-    if array is None and not scope.structural(index):
-        return None
-    if array is not None and (array.ndim != 1 or not (np.diff(array) < 0).any()) and not _counts_up(array):
-        return None
-    shape = shape_of(source, scope)
-    if shape is None or len(shape) < 2:
-        return None
-    axis = node.attributes.get_int("axis", 0) % len(shape)
-    if array is not None:
-        pairs = [(array, shape[axis])]
-    else:
-        try:
-            pairs = [(indices, dims[axis]) for (indices,), dims in _tried([index], source, scope)]
-        except EvaluationError:
-            return None
-        doubt = _doubt([index], source, scope)
-        if doubt is None and not _shown(shape, [axis], [{axis: dim} for _, dim in pairs]):
-            doubt = f"do not depend on the length of axis {axis}"
-        if doubt is not None:
-            return Miss(f"the indices of the Gather {doubt}", node.outputs[0].name or "") if all(
-                _is_order(indices, np.arange(dim)[::-1]) for indices, dim in pairs) else None
-    sized = all(isinstance(dim, int) for _, dim in pairs)
-    if sized and all(_is_order(indices, np.arange(dim)) for indices, dim in pairs):
-        return _step(node, None)
-    if sized and all(_is_order(indices, np.arange(dim)[::-1]) for indices, dim in pairs):
-        return _flip(node, len(shape), [axis])
-    if array is not None and array.size > 1 and (np.diff(array) < 0).sum() * 2 >= array.size - 1:
-        return Miss(f"the Gather's {array.size} indices are not axis {axis} ({shape[axis]}) in reverse",
-                    node.outputs[0].name or "")
-    return None
-
-
-def _shown(shape: Sequence[Dim], axes: Sequence[int], sizes: Sequence) -> bool:
-    """Whether the trials gave each of these axes more than one length, unless it has but one."""
-    return all(isinstance(shape[axis], int) or len({dims[axis] for dims in sizes}) > 1 for axis in axes)
-
-
-def _counts_up(array: np.ndarray) -> bool:
-    return array.ndim == 1 and np.array_equal(array, np.arange(array.size))
-
-
-def _is_order(indices: np.ndarray, order: np.ndarray) -> bool:
-    return np.array_equal(np.where(indices < 0, indices + len(order), indices), order)
-
-
-def _reverse_sequence(node: ir.Node, scope: Scope) -> Step | Miss | None:
-    source, lengths = node.inputs
-    shape = shape_of(source, scope)
-    if shape is None:
-        return None
-    time, batch = node.attributes.get_int("time_axis", 0), node.attributes.get_int("batch_axis", 1)
-    doubt = _doubt([lengths], source, scope)
-    if doubt is not None and doubt != "depend on data":
-        return Miss(f"the lengths of the ReverseSequence {doubt}", node.outputs[0].name or "")
-    try:
-        tried = [] if doubt else list(_tried([lengths], source, scope))
-    except EvaluationError:
-        return None
-    if tried and _shown(shape, [time, batch], [dims for _, dims in tried]) and all(
-            rows.shape == (dims[batch],) and (rows == dims[time]).all() for (rows,), dims in tried):
-        return _flip(node, len(shape), [time])
-    return Miss(f"the ReverseSequence does not reverse all of axis {time} in every row", node.outputs[0].name or "")
-
-
+@reader("Concat")
 def _concat(node: ir.Node, scope: Scope) -> Step | None:
     """A Concat that puts the single slices of a Split together again, in reverse."""
     split = node.inputs[0].producer() if node.inputs and node.inputs[0] is not None else None
@@ -299,50 +82,4 @@ def _concat(node: ir.Node, scope: Scope) -> Step | None:
     if not (single or forward):
         return None
     motion = None if forward else SignedPermutation.flip(len(shape), [axis])
-    return _step(node, motion, split, source=source)
-
-
-def shape_of(value: ir.Value, scope: Scope) -> tuple[Dim, ...] | None:
-    """Dims where known: inferred, or else those before the step that made the value, moved as it moves them.
-
-    Inference loses them behind computed bounds and in branches, where a chain that is fused keeps them: what is found
-    must not depend on that. Where there is no such step (behind foreign operators) it takes an evaluation.
-    """
-    known = scope.memo("shapes behind movements", dict)
-    path, source = [], value
-    while source is not None and source not in known and not scope.anchored(source):
-        path.append(source)
-        maker = source.producer()
-        if maker is None or maker.graph is not scope.graph or maker.domain != "" or maker.op_type not in READERS:
-            break
-        source = _passed_through(maker, scope)
-    for made in reversed(path):
-        known[made] = _moved_shape(made, scope)
-    return known[value] if value in known else scope.shape(value)
-
-
-def _passed_through(node: ir.Node, scope: Scope) -> ir.Value | None:
-    """The operand that is the source of a node if that is a step."""
-    operands = [v for v in node.inputs if v is not None]
-    if node.op_type == "Concat" and operands and (split := operands[0].producer()) is not None:
-        return split.inputs[0] if split.op_type == "Split" else None
-    if node.op_type == "Mul":
-        operands = [v for v in operands if kind(v, scope) is not Kind.CONSTANT]
-    return operands[0] if operands else None
-
-
-def _moved_shape(value: ir.Value, scope: Scope) -> tuple[Dim, ...] | None:
-    """As `shape_of`, of a value that inference does not tell, once that is known for what it is made of."""
-    inferred, maker = scope.shape(value), value.producer()
-    step = read(maker, scope) if maker is not None and maker.graph is scope.graph else None
-    before = shape_of(step.source, scope) if isinstance(step, Step) else None
-    if before is None:
-        return scope.measured_shape(value) if inferred is None else inferred
-    moved = tuple(before[axis] for axis in step.motion.perm) if step.motion else before
-    return tuple(b if isinstance(b, int) else a for a, b in zip(moved, inferred or moved))
-
-
-READERS = {
-    "Identity": _identity, "Transpose": _transpose, "Mul": _scalar, "Div": _scalar, "Slice": _slice,
-    "Gather": _gather, "ReverseSequence": _reverse_sequence, "Concat": _concat,
-}
+    return step(node, motion, split, source=source)

@@ -3,7 +3,8 @@
 What it finds
     The longest chain of Transposes and flips (Slice with step -1, Gather with reversed indices, ReverseSequence over
     full lengths, Split with its pieces concatenated in reverse), Identity and scalar Mul or Div in between, whose
-    product is a rotation by quarter turns in the plane of two axes. Any rank, any dtype, static or dynamic shape.
+    product is a rotation by quarter turns in the plane of two axes. Any rank, any dtype, static or dynamic shape. Also
+    over Cast, Relu, Clip and other exact elementwise nodes, where that makes fewer passes.
 Why
     A flip of the innermost axis copies element by element, and a chain passes over the tensor once for each node. The
     fallback turns with one Transpose and one flip of an outer axis; a kernel does it in one pass.
@@ -13,6 +14,7 @@ Before -> after
     a rotation and NHWC <-> NCHW                          ->  Rot90 and one Transpose
     an anti-transpose                                     ->  Rot90 and a flip of the outer axis
     turned and turned back                                ->  nothing; what is left of other chains, if it is cheaper
+    turned, Relu, Cast, turned back                       ->  Relu, Cast
 When it declines
     Part of an axis reversed, or not provably all of it for every size; a flip alone, a transpose alone, three axes
     flipped; a value inside that others need, if turning from before it costs another pass over a large tensor;
@@ -32,11 +34,12 @@ import numpy as np
 import onnx_ir as ir
 
 from patterns.chains import Chain, from_first_motion, is_lone, lead, moves_on, still, tail, walk_up
-from patterns.movements import Step, read, shape_of
 from patterns.operators.rot90 import CUSTOM_ROT_SCALE, ROT90, dims_of
 from patterns.operators.rot90_bodies import BEGIN, swapped
-from patterns.signed_permutation import SignedPermutation, holds_rotation
+from patterns.signed_permutation import SignedPermutation, compose, holds_rotation
+from patterns.steps import Step, read, shape_of
 from rewriter.builder import Builder
+from rewriter.evaluator import Kind, kind
 from rewriter.scopes import Scope
 from rewriter.vocabulary import DOMAIN, Match, Miss
 
@@ -65,12 +68,16 @@ class Rot90Pattern:
         steps += still(last, scope)
         chain, whole = from_first_motion(steps[own:]), from_first_motion(steps)
         source, total = chain.steps[0].source, chain.total
-        if total.rank < 2 or _is_folded(whole.steps[0].source, scope):
+        if total.rank < 2:
             return None
+        if _is_folded(whole.steps[0].source, scope):
+            return _of_constant(whole, scope)
         longer = _longer(chain, whole)
         for candidate in (chain, *longer):
             if candidate.total.is_identity and holds_rotation(candidate.motions):
                 return _match(candidate, (), scope)
+        if over := _over_maps(last, scope):
+            return over
         if parts := _turned(chain, scope):
             return _match(chain, parts, scope)
         across = next((c for c in longer if c.total.rotation()), None)
@@ -93,6 +100,14 @@ class Rot90Pattern:
 def _is_folded(value: ir.Value, scope: Scope) -> bool:
     """Constants and size arithmetic: runtimes compute these ahead of time."""
     return scope.structural(value) and not value.is_graph_input()
+
+
+def _of_constant(chain: Chain, scope: Scope) -> Miss | None:
+    source = chain.steps[0].source
+    if not chain.total.rotation() or kind(source, scope) is not Kind.CONSTANT:
+        return None
+    return Miss("a rotation of a constant: runtimes compute it ahead of time, and it is no smaller as a node of its "
+                "own", source.name or "")
 
 
 def _is_part_of_turn(node: ir.Node, scope: Scope) -> bool:
@@ -137,12 +152,35 @@ def _reduced(chain: Chain) -> tuple[SignedPermutation, ...]:
     return parts if cancelled and len(parts) == 1 else ()
 
 
+def _over_maps(last: Step, scope: Scope) -> Match | Miss | None:
+    """The longest chain that also passes over elementwise nodes, if that is cheaper than its sections on their own."""
+    steps, own = walk_up(last, scope, over_maps=True)
+    steps = steps[own:]
+    maps = [i for i, step in enumerate(steps) if step.maps]
+    for begin in (0, *(i + 1 for i in maps[:-1])):
+        chain = from_first_motion(steps[begin:])
+        sections = chain.sections
+        if len(sections) < 2 or _is_folded(chain.steps[0].source, scope):
+            continue
+        cancels = chain.total.is_identity and holds_rotation(chain.motions)
+        parts = () if cancels else _turned(chain, scope) or _reduced(chain)
+        alone = sum(_cost(compose(section)) for section in sections)
+        if (cancels or parts) and sum(map(_cost, parts)) < alone:
+            return _match(chain, parts, scope)
+    return None
+
+
+def _cost(motion: SignedPermutation) -> int:
+    """Of the best spelling."""
+    return sum(part.cost for part in motion.spelled())
+
+
 def _longer(chain: Chain, whole: Chain) -> list[Chain]:
     """Chains with the same end that begin before a value which others need, shortest first."""
     found = []
     for i in range(len(whole.steps) - len(chain.steps))[::-1]:
         maker = whole.steps[i].source.producer()
-        if whole.steps[i].factor is not None or (maker is not None and maker.domain == DOMAIN):
+        if whole.steps[i].computes or (maker is not None and maker.domain == DOMAIN):
             break  # a product would be made twice; what stands behind a rotation of ours was weighed with it
         if whole.steps[i].motion:
             found.append(Chain(whole.steps[i:]))
@@ -159,48 +197,76 @@ def _is_small(value: ir.Value, scope: Scope) -> bool:
 def _match(chain: Chain, parts: Sequence[SignedPermutation], scope: Scope) -> Match | Miss:
     """The replacement of a chain by these parts, with a factor taken in where one fits."""
     last = chain.steps[-1]
-    dtype = scope.dtype(last.output) or scope.dtype(chain.steps[0].source)
     turns = any(part.rotation() for part in parts)
-    if dtype is None and turns:
-        return Miss("the dtype of what is turned is unknown", last.output.name or "")
     if parts and not turns and scope.opset < SLICE_OPSET:
         return Miss(f"flips that cancel, but opset {scope.opset} writes them in another way", last.output.name or "")
-    inner = [step for step in chain.steps if step.factor is not None]
-    before, behind = lead(chain), tail(last, scope)
-    options = [((), step, ()) for step in inner]
-    options += [((), behind[0], behind)] if behind else []
-    options += [(before, before[0], ())] if before else []
-    exact = ((*option, number) for option in options
-             if turns and (number := _exact_factor(option[1], dtype, scope)) is not None)
-    before, absorbed, behind, scale = next(exact, ((), None, (), None))
+    dtypes = _dtypes(chain, scope)
+    mapped = any(step.maps for step in chain.steps)
+    known = [dtype for dtype in dtypes if dtype is not None]
+    if (turns and not known) or (mapped and len(known) < len(dtypes)):
+        return Miss("the dtype of what is turned is unknown", last.output.name or "")
+    if mapped:
+        before, absorbed, behind, scale = (), None, (), None
+    else:
+        before, absorbed, behind, scale = _absorbed(chain, known[0], scope) if turns else ((), None, (), None)
     steps = [*before, *chain.steps, *behind]
-    factors = [step for step in steps if step.factor is not None]
-    at = factors.index(absorbed) if absorbed else 0
+    computing = [step for step in steps if step.computes]
+    if mapped:  # the fewest bytes are moved
+        at = min(range(len(dtypes)), key=lambda i: _width(dtypes[i]))
+    else:
+        at = computing.index(absorbed) if absorbed else 0
+        dtypes = [next(iter(known), None)] * (len(computing) + 1)
     source = steps[0].source
 
     def build(builder: Builder) -> ir.Value:
         value, shape = source, scope.declared_shape(source)
-        for step in factors[:at]:
-            value = _scaled(builder, step, value, dtype, shape)
+        for step, dtype in zip(computing[:at], dtypes[1:]):
+            value = _again(builder, step, value, dtype, shape)
         for part in parts:
             shape = shape and ir.Shape([shape[axis] for axis in part.perm])
-            value = _moved(builder, part, value, dtype, shape, scale)
-        for step in factors[at + (absorbed is not None):]:
-            value = _scaled(builder, step, value, dtype, shape)
+            value = _moved(builder, part, value, dtypes[at], shape, scale)
+        for step, dtype in list(zip(computing, dtypes[1:]))[at + (absorbed is not None):]:
+            value = _again(builder, step, value, dtype, shape)
         return value
 
     operator = None if not turns else ROT90.name if scale is None else CUSTOM_ROT_SCALE.name
     covers = [node for step in steps for node in step.nodes]
-    return Match(steps[-1].output, build, covers, operator, _note(parts, scale, steps, factors))
+    return Match(steps[-1].output, build, covers, operator, _note(parts, scale, steps, computing))
 
 
-def _note(parts: Sequence[SignedPermutation], scale: float | None, steps: Sequence[Step], factors) -> str:
+def _dtypes(chain: Chain, scope: Scope) -> list[ir.DataType | None]:
+    """Of what runs through a chain: before the first step that computes, and behind each."""
+    runs = [[chain.steps[0].source]]
+    for step in chain.steps:
+        if step.computes:
+            runs.append([])
+        runs[-1].append(step.output)
+    return [next((dtype for value in run if (dtype := scope.dtype(value)) is not None), None) for run in runs]
+
+
+def _width(dtype: ir.DataType) -> float:
+    return math.inf if dtype == ir.DataType.STRING else dtype.itemsize
+
+
+def _absorbed(chain: Chain, dtype: ir.DataType, scope: Scope):
+    """(steps before, the factor that becomes the operator's own, steps behind, its number) of a rotation."""
+    before, behind = lead(chain), tail(chain.steps[-1], scope)
+    options = [((), step, ()) for step in chain.steps if step.factor is not None]
+    options += [((), behind[0], behind)] if behind else []
+    options += [(before, before[0], ())] if before else []
+    exact = ((*option, number) for option in options
+             if (number := _exact_factor(option[1], dtype, scope)) is not None)
+    return next(exact, ((), None, (), None))
+
+
+def _note(parts: Sequence[SignedPermutation], scale: float | None, steps: Sequence[Step], computing) -> str:
     words = [f"{TURNS[found[0]]} in the plane of axes {found[1][0]} and {found[1][1]}" if (found := part.rotation())
              else str(part) for part in parts] or ["movements that cancel"]
     if scale is not None:
         words.append(f"times {scale:g}")
-    elif factors:
-        words.append(f"{factors[0].nodes[0].op_type} stays")
+    elif computing:
+        stay = ", ".join(step.nodes[0].op_type for step in computing[:3]) + ", ..." * (len(computing) > 3)
+        words.append(f"{stay} stay{'s' * (len(computing) == 1)}")
     return f"{', '.join(words)}, from {len(steps)} node{'s' * (len(steps) > 1)}"
 
 
@@ -220,10 +286,11 @@ def _exact_factor(step: Step, dtype: ir.DataType, scope: Scope) -> float | None:
     return number if np.isfinite(number) and normal and exact else None
 
 
-def _scaled(builder: Builder, step: Step, value: ir.Value, dtype, shape) -> ir.Value:
+def _again(builder: Builder, step: Step, value: ir.Value, dtype, shape) -> ir.Value:
+    """A step that computes, on a value that lies otherwise."""
     node = step.nodes[0]
     operands = [value if operand is step.source else operand for operand in node.inputs]
-    return builder.op(node.op_type, operands, dtype=dtype, shape=shape)
+    return builder.op(node.op_type, operands, dtype=dtype, shape=shape, **node.attributes)
 
 
 def _moved(builder: Builder, part: SignedPermutation, value: ir.Value, dtype, shape, scale: float | None) -> ir.Value:

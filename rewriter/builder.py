@@ -86,6 +86,8 @@ class Builder:
 
 def _attribute(name: str, value) -> ir.Attr:
     """An attribute of the type its Python value suggests; an empty list is a list of ints."""
+    if isinstance(value, ir.Attr):
+        return value  # another node's: attributes do not change
     if isinstance(value, (list, tuple)) and not value:
         return ir.AttrInt64s(name, ())
     if isinstance(value, ir.TensorProtocol):

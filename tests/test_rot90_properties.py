@@ -38,7 +38,7 @@ def chains(draw):
     y, outputs = "x", []
     impostor = draw(st.one_of(st.none(), st.integers(0, 11)))
     for i in range(draw(st.integers(1, 12))):
-        kind = draw(st.sampled_from(["transpose", "swap", "flip", "flip", "scale", "identity"]))
+        kind = draw(st.sampled_from(["transpose", "swap", "flip", "flip", "scale", "map", "identity"]))
         if i == impostor:
             y = imposter(draw, sketch, y)
         elif kind == "transpose":
@@ -51,15 +51,32 @@ def chains(draw):
         elif kind == "flip":
             axes = draw(st.lists(st.integers(0, rank - 1), min_size=1, max_size=2, unique=True))
             y = sketch.flip(y, axes, draw(st.sampled_from(DYNAMIC if dynamic else SPELLINGS)))
-        elif kind == "scale" and np.dtype(dtype).kind == "f":
+        elif kind == "scale" and sketch.values[y].dtype.kind == "f":
             # ONNX Runtime multiplies float16 in float32, and may round once for several products
             factor = draw(st.sampled_from(FACTORS[:2] if dtype is np.float16 else FACTORS))
             y = sketch.scale(y, factor, "Div" if factor == 0.5 else "Mul", draw(st.sampled_from([(), (1,)])))
+        elif kind == "map":
+            y = elementwise(draw, sketch, y)
         else:
             y = sketch.op("Identity", [y], sketch.values[y])
         if draw(st.integers(0, 9)) == 0:
             outputs.append(y)  # others need it
     return sketch, list(dict.fromkeys([*outputs, y]))
+
+
+def elementwise(draw, sketch, y):
+    """Something exact that treats every element alike."""
+    value = sketch.values[y]
+    choices = ["cast"] if value.dtype.kind != "f" else ["cast", "relu", "neg", "sub"]
+    kind = draw(st.sampled_from(choices))
+    if kind == "cast":
+        to = np.dtype(draw(st.sampled_from([np.float32, np.float64])))
+        return sketch.op("Cast", [y], value.astype(to), to=onnx.helper.np_dtype_to_tensor_dtype(to))
+    if kind == "relu":
+        return sketch.op("Relu", [y], np.maximum(value, 0))
+    if kind == "neg":
+        return sketch.op("Neg", [y], -value)
+    return sketch.op("Sub", [sketch.const(1, value.dtype), y], value.dtype.type(1) - value)
 
 
 def imposter(draw, sketch, y):
