@@ -82,7 +82,7 @@ class AffineGridPattern:
             return proof
         covers = dict.fromkeys(piece.between(set(proof.theta.values)))
         staying = [value for value in piece.order if value.producer() not in covers]
-        size = wire(proof, root, piece.structural, staying, scope)
+        size = wire(proof, root, piece.structural, staying, scope, covers)
         if isinstance(size, Miss):
             return size
         needed = _still_computed(root, covers, piece, proof)

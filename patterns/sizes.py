@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -94,16 +94,19 @@ class Proven(Protocol):
 
 
 def wire(proof: Proven, grid: ir.Value, structural: Sequence[ir.Value], data: Sequence[ir.Value],
-         scope: Scope) -> Size | Miss:
+         scope: Scope, covers: Collection[ir.Node] = ()) -> Size | Miss:
     """The size operand, from the structural values (and what they come from) and the shapes of the data values that
     the grid is made of. Its batch is 1 (it adapts to theta's) unless the grid's batch is another one.
+
+    Args:
+        covers: the nodes that make the grid of theta.
     """
     wanted = [tuple(shape[axis] for shape in proof.shapes) for axis in range(proof.rank + 1)]
     if proof.batch_is_thetas:
         wanted[0] = (1,) * len(proof.trials)
     varying = [axis for axis, extents in enumerate(wanted) if len(set(extents)) > 1]
     sources = [] if not varying else _sources(structural, data, scope, proof.trials)
-    if varying not in ([], [0]) and (whole := _whole(sources, proof, scope)) is not None:
+    if varying not in ([], [0]) and (whole := _whole(sources, proof, scope, covers)) is not None:
         return Size(whole)
     elements = []
     for axis, extents in enumerate(wanted):
@@ -166,14 +169,19 @@ def _find(extents: tuple[int, ...], sources) -> Element | None:
     return None
 
 
-def _whole(sources, proof: Proven, scope: Scope) -> ir.Value | None:
+def _whole(sources, proof: Proven, scope: Scope, covers: Collection[ir.Node]) -> ir.Value | None:
     """An int64 value [rank + 2] that is the size already."""
     shapes = np.array([(shape[0], *shape[1:-1]) for shape in proof.shapes])
     for value, of_shape, integers in sources:
         if of_shape or integers.shape[1] != proof.rank + 2 or scope.dtype(value) != ir.DataType.INT64:
             continue
         batch = integers[:, 0]
-        adapts = proof.batch_is_thetas and np.all(batch == 1)
+        adapts = proof.batch_is_thetas and (np.all(batch == 1) or _is_declared(value, covers))
         if (adapts or np.array_equal(batch, shapes[:, 0])) and np.array_equal(integers[:, 2:], shapes[:, 1:]):
             return value
     return None
+
+
+def _is_declared(size: ir.Value, covers: Collection[ir.Node]) -> bool:
+    """Whether ai.onnx's AffineGrid takes it, which demands that its batch is theta's."""
+    return any(use.node in covers and (use.node.op_type, use.idx) == ("AffineGrid", 1) for use in size.uses())

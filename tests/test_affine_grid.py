@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
+
+import rewriter
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional
@@ -272,3 +275,19 @@ def test_a_constant_grid_without_a_sampler_is_left(export, custom):
     model = export(Net(), (torch.rand(1, *SIZE, 2),))
     fused, _ = rewriter.fuse(model)
     assert custom(fused) == {} and np.array_equal(fused.SerializeToString(), model.SerializeToString())
+
+
+@pytest.mark.parametrize("rank", [2, 3])
+def test_a_size_that_affine_grid_takes_is_taken_as_it_is(run, rank):
+    dims = ["N", *"DHW"[-rank:], rank]
+    node = helper.make_node("AffineGrid", ["theta", "size"], ["grid"], align_corners=1)
+    inputs = [helper.make_tensor_value_info("theta", TensorProto.FLOAT, ["N", rank, rank + 1]),
+              helper.make_tensor_value_info("size", TensorProto.INT64, [rank + 2])]
+    graph = helper.make_graph([node], "g", inputs, [helper.make_tensor_value_info("grid", TensorProto.FLOAT, dims)])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+    fused, _ = rewriter.fuse(model)
+    assert [(n.op_type, *n.input) for n in fused.graph.node] == [("AffineGrid", "theta", "size")]
+    theta = np.random.default_rng(0).standard_normal((2, rank, rank + 1)).astype(np.float32)
+    for spatial in ((5, 7, 3)[-rank:], (2, 31, 4)[-rank:]):
+        feeds = {"theta": theta, "size": np.array([2, 3, *spatial])}
+        np.testing.assert_allclose(run(fused, feeds)["grid"], run(model, feeds)["grid"], atol=2e-6)

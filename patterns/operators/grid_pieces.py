@@ -94,10 +94,11 @@ def pieces(op: Opset, dims: set[int], double: bool) -> tuple[OnnxFunction, ...]:
             transposed = op.Flatten(op.Add(op.Mul(column, op.Constant(value=a_z)), pair), axis=1)
             if mixed:
                 transposed = op.Slice(transposed, op.Constant(value=V0), axes(size), op.Constant(value=V0))
-        batch = op.Gather(size, op.Constant(value=V0))
-        result = op.Expand(op.Transpose(transposed, perm=[1, 0]), op.Concat(batch, op.Constant(value=V11), axis=0))
-        if double:
-            result = op.Cast(result, to=compute)
+        batch = op.Concat(op.Gather(size, op.Constant(value=V0)), op.Constant(value=V11), axis=0)
+        if double:  # as in columns
+            result = op.Cast(op.Expand(op.Transpose(transposed, perm=[1, 0]), batch), to=compute)
+        else:  # in this order ONNX Runtime merges the Transpose into the product
+            result = op.Transpose(op.Expand(transposed, batch), perm=[0, 2, 1])
         return result
 
     @script(PIECES, default_opset=op)
