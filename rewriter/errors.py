@@ -67,10 +67,10 @@ class OutputError(RewriterError):
 
 
 class RunError(RewriterError):
-    """ONNX Runtime does not load or run a model that is to be timed."""
+    """A runtime does not load or run a model that is to be timed."""
 
     exit_code = 9
-    meaning = "ONNX Runtime cannot run the model that --time was to time"
+    meaning = "the model that --time or --compare was to run cannot be run"
 
 
 class InternalError(RewriterError):
@@ -78,6 +78,48 @@ class InternalError(RewriterError):
 
     exit_code = 10
     meaning = "a bug of onnx-warpfuse; nothing was written"
+
+
+class KernelsError(RewriterError):
+    """The library of kernels is not part of this installation, or ONNX Runtime does not load it."""
+
+    exit_code = 12
+    meaning = "the kernels are not part of this installation, or ONNX Runtime does not load them"
+
+
+class MismatchError(RewriterError):
+    """Fused, a model gives other values than before, beyond the tolerance."""
+
+    exit_code = 14
+    meaning = "--compare: the fused model's values are not the unfused model's"
+
+
+class InterfaceError(RewriterError):
+    """Two models that are to be compared do not have the same inputs and outputs."""
+
+    exit_code = 15
+    meaning = "--compare-only: the models do not have the same inputs and outputs"
+
+
+class SomeFailedError(RewriterError):
+    """Of many models some were fused and some failed."""
+
+    exit_code = 16
+    meaning = "--out-dir: some of the models failed"
+
+
+class AllFailedError(RewriterError):
+    """Of many models none was fused."""
+
+    exit_code = 17
+    meaning = "--out-dir: all of the models failed"
+
+
+class TargetError(RewriterError):
+    """The model holds something of ours that the target cannot be given; the message names the node and the reason."""
+
+    exit_code = 13
+    meaning = "the target that was asked for cannot run a node of the fused model"
 
 
 KEPT_GOING = 11  # exit code where --keep-going wrote the input through after an InternalError

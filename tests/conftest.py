@@ -17,14 +17,20 @@ ort.set_default_logger_severity(4)
 DOMAIN = "custom.ops"
 
 
-def run_model(model: onnx.ModelProto, feeds: dict, *, optimize: bool = True) -> dict[str, np.ndarray]:
-    """Outputs by name, from stock ONNX Runtime on two threads."""
+def open_session(model: onnx.ModelProto, *, optimize: bool = True):
+    """A function from inputs to outputs by name: stock ONNX Runtime on two threads."""
     options = ort.SessionOptions()
     options.intra_op_num_threads = 2
     if not optimize:
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return dict(zip((o.name for o in session.get_outputs()), session.run(None, feeds)))
+    names = [o.name for o in session.get_outputs()]
+    return lambda feeds: dict(zip(names, session.run(None, feeds)))
+
+
+def run_model(model: onnx.ModelProto, feeds: dict, *, optimize: bool = True) -> dict[str, np.ndarray]:
+    """Outputs by name."""
+    return open_session(model, optimize=optimize)(feeds)
 
 
 def export_module(module, args, *, opset=18, dynamo=True, dynamic=None, **options) -> onnx.ModelProto:
@@ -101,6 +107,11 @@ def run():
 
 
 @pytest.fixture
+def session():
+    return open_session
+
+
+@pytest.fixture
 def custom():
     return count_custom
 
@@ -108,3 +119,20 @@ def custom():
 @pytest.fixture
 def fuses():
     return assert_fused
+
+
+@pytest.fixture
+def tally(record_property):
+    """A property test counts here what became of its examples; the counts are printed after the run."""
+    counts: collections.Counter = collections.Counter()
+    yield counts
+    record_property("tally", {key: counts[key] for key in sorted(counts)})
+
+
+def pytest_terminal_summary(terminalreporter):
+    reports = [r for reports in terminalreporter.stats.values() for r in reports if hasattr(r, "user_properties")]
+    found = {r.nodeid: counts for r in reports for name, counts in r.user_properties if name == "tally"}
+    if found:
+        terminalreporter.section("what became of the examples of the property tests")
+    for test, counts in sorted(found.items()):
+        terminalreporter.write_line(f"{test}: " + ", ".join(f"{key} {count:,}" for key, count in counts.items()))

@@ -1,0 +1,10 @@
+#include "warp/generic/grid.h"
+#include "warp/generic/sampler.h"
+#include "warp/paths.h"
+
+namespace warpfuse {
+
+void grid_avx2(const GridJob& job, const Pool& pool) { grid(job, pool); }
+void sample_avx2(const SampleJob& job, const Pool& pool) { sample(job, pool); }
+
+} // namespace warpfuse

@@ -1,0 +1,1 @@
+"""Fused models in the runtimes that have kernels for `custom.ops`."""
