@@ -57,7 +57,7 @@ class AffineGridPattern:
         if not sampled and root not in scope.memo("plausible grids", lambda: plausible(scope.graph)):
             return None
         dtype = scope.dtype(root)
-        if dtype not in FLOATS:
+        if dtype not in FLOATS and not (sampled and dtype is None):  # behind a node of ours inference may not know it
             return None
         shape = scope.measured_shape(root)
         rank = _grid_rank(node.inputs[0], scope) if sampled else None
@@ -65,13 +65,17 @@ class AffineGridPattern:
             rank = len(shape) - 2 if shape is not None else None
         if rank not in (2, 3):
             return None
-        if shape is not None and (len(shape) != rank + 2 or shape[-1] != rank):
+        if shape is not None and len(shape) != rank + 2:
+            return None
+        if shape is not None and shape[-1] != rank and not (sampled and isinstance(shape[-1], str)):
             return None
         if kind(root, scope) is not Kind.DATA:
             return None
         leaf = unavoidable_leaf(root, scope, lambda value: may_be_parameters(scope.shape(value)))
         if leaf is not None:
             return _too_many(*leaf, scope) if sampled else None
+        if dtype is None:
+            return Miss("the grid's dtype is unknown", root.name or "")
         piece = linear_slice(root, scope)
         proof = prove(piece, scope, rank) if piece.whole else None
         if proof is None:
@@ -87,7 +91,8 @@ class AffineGridPattern:
             return size
         needed = _still_computed(root, covers, piece, proof)
         if needed is not None:
-            return Miss("it is computed anyway, for another consumer of a value as large", needed.name or "")
+            return Miss("a value as large as the grid is needed elsewhere too: fusing would add work and save none",
+                        needed.name or "")
         note = f"affine grid of {', '.join(v.name or '' for v in proof.theta.values)}"
         note += "" if proof.theta.matrix is None else ", adjusted"
         return Match(root, lambda builder: _build(builder, proof, size, scope, root), covers, AFFINE_GRID.name, note)

@@ -29,6 +29,7 @@ from patterns.sizes import wire
 from rewriter.builder import Builder
 from rewriter.evaluator import Kind, kind
 from rewriter.scopes import Scope
+from rewriter.slices import FLOATS
 from rewriter.vocabulary import DOMAIN, Match, Miss
 
 HALVES = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
@@ -65,6 +66,8 @@ class AffineGridSamplePattern:
         dtype, given = scope.dtype(image), scope.dtype(theta)
         if dtype is None or given is None:
             return Miss("the image's dtype is unknown", image.name or "")
+        if dtype not in FLOATS:
+            return Miss(f"the image is {dtype}, and the sampler is for floats", image.name or "")
         widened = given if given == dtype or given not in HALVES else ir.DataType.FLOAT
         if widened not in (dtype, ir.DataType.FLOAT):
             return Miss(f"theta is {given}, the image {dtype}", theta.name or "")
@@ -79,10 +82,10 @@ class AffineGridSamplePattern:
     def _constant_grid(self, node: ir.Node, grid: ir.Value, scope: Scope) -> Match | Miss | None:
         image, dtype = node.inputs[0], scope.dtype(node.inputs[0])
         shape, extent = scope.measured_shape(image), scope.measured_shape(grid)
-        if shape is None or extent is None or dtype is None or len(shape) not in (4, 5):
+        if shape is None or extent is None or dtype not in FLOATS or len(shape) not in (4, 5):
             return None
-        if kind(grid, scope) is Kind.CONSTANT and np.prod(extent) < SMALLEST_CONSTANT:
-            return None
+        if kind(grid, scope) is Kind.CONSTANT and (count := int(np.prod(extent))) < SMALLEST_CONSTANT:
+            return Miss(f"a constant grid of {count} numbers: too few to be worth replacing", grid.name or "")
         found = fit(grid, scope, len(shape) - 2)
         if isinstance(found, Miss):
             return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 
 import numpy as np
 import onnx_ir as ir
@@ -107,36 +108,39 @@ class Probe:
 
     def adjusted(self) -> dict[bool, Theta] | Miss:
         """Whether each parameter spans a field that is affine in the coordinates, the same in every sample."""
-        rank, count = self.rank, self.count
-        fields = [self._common(self.offset, np.ones(self.grid[0]))]
-        for k in range(count):
-            scales = self._scales(1)[:, 0]
-            given = np.zeros((self.batch, count))
-            given[:, k] = scales
-            field = self._run(given) - self.offset
-            fields.append(self._common(field, np.broadcast_to(scales, self.grid[:1])))
-        if any(f is None for f in fields):
-            return Miss("its base grid differs from sample to sample", self.name)
-        found = {}
-        worst = 0.0
-        for a in (False, True):
-            base = BaseGrid(self.grid[1:-1], a)
-            fits = [[base.fit(field[..., i]) for i in range(rank)] for field in fields]
-            allowed = [self.tolerance(base) * float(np.max(np.abs(field))) for field in fields]
-            if all(residual <= limit for row, limit in zip(fits, allowed) for _, residual in row):
-                offset, *matrix = (_snapped(np.array([c for c, _ in row])) for row in fits)
-                found[a] = Theta(self.values, tuple(self.counts), self.batched, np.array(matrix),
-                                 offset if offset.any() else None)
-            else:
-                worst = max(worst, max(residual for row in fits for _, residual in row))
-        if not found:
-            return Miss(f"it is linear in {self.name}, but not affine in the pixel coordinates: "
-                        f"off by {worst:.2g}", self.name)
+        rank, bases = self.rank, {a: BaseGrid(self.grid[1:-1], a) for a in (False, True)}
+        rows: dict[bool, list[np.ndarray]] = {a: [] for a in bases}
+        worst: dict[bool, float] = {}
+        for field in self._fields():
+            if field is None:
+                return Miss("its base grid differs from sample to sample", self.name)
+            for a, base in bases.items():
+                row = _snapped(np.array([base.fit(field[..., i])[0] for i in range(rank)]))
+                off = max(base.off(field[..., i], row[i]) for i in range(rank))
+                if not off <= self.tolerance(base) * float(np.max(np.abs(field))):
+                    worst[a] = off
+                rows[a].append(row)
+            if len(worst) == len(bases):
+                return Miss(f"it is linear in {self.name}, but not affine in the pixel coordinates: "
+                            f"off by {max(worst.values()):.2g}", self.name)
+        found = {a: Theta(self.values, tuple(self.counts), self.batched, np.array(matrix),
+                          offset if offset.any() else None)
+                 for a, (offset, *matrix) in rows.items() if a not in worst}
         if not any(t.matrix[..., :rank].any() or (t.offset is not None and t.offset[:, :rank].any())
                    for t in found.values()):
             return Miss("it is the same at every pixel", self.name)
         # the simpler matrix first; without a difference, the convention of the default
         return dict(sorted(found.items(), key=lambda item: (np.count_nonzero(item[1].matrix), item[0])))
+
+    def _fields(self) -> Iterator[np.ndarray | None]:
+        """The field of a sample without parameters, then of each parameter, one at a time: they are as large as the
+        grid. None where samples differ."""
+        yield self._common(self.offset, np.ones(self.grid[0]))
+        for k in range(self.count):
+            scales = self._scales(1)[:, 0]
+            given = np.zeros((self.batch, self.count))
+            given[:, k] = scales
+            yield self._common(self._run(given) - self.offset, np.broadcast_to(scales, self.grid[:1]))
 
     def agrees(self, theta: Theta, align_corners: bool) -> bool:
         """Whether random parameters give the grid that a theta found with other sizes predicts."""

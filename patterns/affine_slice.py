@@ -15,13 +15,14 @@ import onnx_ir as ir
 
 from patterns.affine_probe import MOST_PARAMETERS, Cut, Probe, Theta
 from rewriter.evaluator import EvaluationError, Evaluator
-from rewriter.graphs import graph_inputs
 from rewriter.scopes import Scope
 from rewriter.slices import LinearSlice
 from rewriter.trials import beyond_trial, symbols, trials
+from rewriter.unknowns import Unknowns, unknowns
 from rewriter.vocabulary import Miss
 
 MOST_VALUES = 6  # of a cut of several
+DEPENDS = "at every size it is affine in the pixel coordinates, but what makes"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,13 +49,20 @@ def prove(piece: LinearSlice, scope: Scope, rank: int) -> Proof | Miss | None:
     None where no cut is small enough to be worth a proof.
     """
     closest: Miss | None = None
-    if (node := beyond_trial(scope, piece.structural)) is not None:
-        return Miss(f"its sizes go through {node.op_type}, which no number of tried sizes can prove", node.name or "")
-    for values, form, batched in _candidates(piece, scope, rank):
-        outcome = _prove_cut(piece, scope, rank, values, form, batched)
+    candidates = list(_candidates(piece, scope, rank))
+    numbers = unknowns(scope, piece.structural) if candidates else None
+    for cut in candidates if numbers is not None else ():
+        outcome = _prove_cut(piece, scope, rank, *cut, numbers)
         if isinstance(outcome, Proof):
             return outcome
-        closest = closest or outcome  # the nearest theta-shaped one says most
+    if (node := beyond_trial(scope, piece.structural)) is not None:
+        return Miss(f"its sizes go through {node.op_type}, which no number of tried sizes can prove", node.name or "")
+    for cut in candidates:
+        outcome = _prove_cut(piece, scope, rank, *cut)
+        if isinstance(outcome, Proof):
+            return outcome
+        if closest is None or (outcome is not None and DEPENDS in outcome.reason and DEPENDS not in closest.reason):
+            closest = outcome  # the nearest theta-shaped one says most, but for one that is proven at each size
     return closest
 
 
@@ -114,9 +122,13 @@ def _frontier(piece: LinearSlice, sizes: dict[ir.Value, tuple]) -> Cut:
     return tuple(cut)
 
 
-def _prove_cut(piece: LinearSlice, scope: Scope, rank: int, values: Cut, form: str,
-               batched: bool) -> Proof | Miss | None:
-    tried = trials(scope, [*piece.structural, *values])
+def _prove_cut(piece: LinearSlice, scope: Scope, rank: int, values: Cut, form: str, batched: bool,
+               numbers: Unknowns | None = None) -> Proof | Miss | None:
+    tried = (trials if numbers is None else numbers.trials)(scope, [*piece.structural, *values])
+    if not tried:
+        return None
+    telling = scope.memo("sizes that told an impostor", dict)  # tried first with the next cut
+    tried.sort(key=lambda e: e.optional or tuple(e.sizes.items()) not in telling)
     if batched and len(tried) > 1 and not _same_batch(values, piece.structural, scope):
         tried += _with_batch_one(tried[0], values)
     proven: list[tuple[Evaluator, Probe]] = []
@@ -137,10 +149,12 @@ def _prove_cut(piece: LinearSlice, scope: Scope, rank: int, values: Cut, form: s
                 continue  # the graph itself cannot run so
             return Miss(f"it cannot be evaluated: {error}", name) if proven else None
         if isinstance(here, Miss):
+            telling[tuple(evaluator.sizes.items())] = None
             return here
         found = _agreeing(found, here) if proven else here
         if not found:
-            return Miss("sizes change more than the base grid that its parameters are multiplied with", name)
+            telling[tuple(evaluator.sizes.items())] = None
+            return Miss(f"{DEPENDS} {name} into theta depends on the size", name)
         proven.append((evaluator, probe))
     align_corners = next(iter(found))
     return Proof(found[align_corners], rank, align_corners, tuple(e for e, _ in proven),
@@ -157,10 +171,11 @@ def _changes_rank(values: Cut, evaluator: Evaluator, usual: Evaluator) -> bool:
 
 def _same_batch(values: Cut, structural: Sequence[ir.Value], scope: Scope) -> bool:
     """Whether the parameters' batch is, by what makes them, the very one that the sizes hold."""
-    if not graph_inputs(structural):
+    found, _ = symbols(scope, structural)
+    if not found:
         return True
     batches = {shape[0] if (shape := scope.shape(v)) else None for v in values}
-    sizes = {name for name, is_batch in symbols(scope, structural)[0].items() if is_batch}
+    sizes = {name for name, is_batch in found.items() if is_batch}
     return batches == sizes and not any(v.is_graph_input() for v in values)
 
 
@@ -171,7 +186,7 @@ def _with_batch_one(evaluator: Evaluator, values: Cut) -> list[Evaluator]:
         assumed = {value: (1, *evaluator.shape(value)[1:]) for value in values}
     except EvaluationError:
         return []
-    return [Evaluator(evaluator.scope, evaluator.sizes, assumed)]
+    return [Evaluator(evaluator.scope, evaluator.sizes, assumed, fixed=evaluator.fixed)]
 
 
 def _agreeing(a: dict[bool, Theta], b: dict[bool, Theta]) -> dict[bool, Theta]:

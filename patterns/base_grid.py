@@ -51,6 +51,11 @@ class BaseGrid:
             residual = residual - coefficients[j] * column
         return coefficients, float(np.max(np.abs(residual), initial=0.0))
 
+    def off(self, field: np.ndarray, coefficients: np.ndarray) -> float:
+        """The largest distance of a field from the one that coefficients make."""
+        made = sum(c * self.column(j) for j, c in enumerate(coefficients))
+        return float(np.max(np.abs(field - made), initial=0.0))
+
     def spacing(self) -> float:
         """The smallest distance of neighbouring coordinates."""
         return min(2.0 / max(n - self.align_corners, 1) for n in self.spatial)
@@ -65,4 +70,4 @@ def tolerance(unit: float) -> float:
         return 2 * unit
     if unit >= 2.0**-24:  # float32: four ulp
         return 8 * unit
-    return 2.0**-48  # float64, or exact
+    return 2.0**-50  # float64, or exact

@@ -16,6 +16,7 @@ from patterns.base_grid import BaseGrid, tolerance
 from rewriter.evaluator import EvaluationError, Evaluator
 from rewriter.scopes import Scope
 from rewriter.trials import beyond_trial
+from rewriter.unknowns import unknowns
 from rewriter.vocabulary import Miss
 
 
@@ -45,11 +46,19 @@ class ConstantGrid:
 
 def fit(value: ir.Value, scope: Scope, rank: int) -> ConstantGrid | Miss:
     """Fit every pixel of every sample, under every size; the same theta must come out, to the grid's own precision."""
-    found: dict[bool, np.ndarray] = {}
+    if (numbers := unknowns(scope, [value])) is not None and (tried := numbers.trials(scope, [value])):
+        found = _fit(value, tried, rank)
+        if isinstance(found, ConstantGrid):
+            return found
     if (node := beyond_trial(scope, [value])) is not None:
         return Miss(f"its sizes go through {node.op_type}, which no number of tried sizes can prove", node.name or "")
+    return _fit(value, scope.trials([value]), rank)
+
+
+def _fit(value: ir.Value, evaluators: list[Evaluator], rank: int) -> ConstantGrid | Miss:
+    found: dict[bool, np.ndarray] = {}
     proven: list[tuple[Evaluator, tuple[int, ...]]] = []
-    for evaluator in scope.trials([value]):
+    for evaluator in evaluators:
         try:
             grid = np.asarray(evaluator.value(value))
         except EvaluationError as error:

@@ -26,6 +26,7 @@ Opsets and runtimes
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 
@@ -50,7 +51,16 @@ SLICE_OPSET = 10  # from which flips are written with inputs
 TURNS = {1: "a quarter turn", 2: "a half turn", 3: "three quarter turns"}
 
 
+@dataclasses.dataclass(frozen=True)
 class Rot90Pattern:
+    """
+    Attributes:
+        kernels: whether the model is for our kernels, which turn in one pass: what costs a runtime's own operators
+            another pass over a large tensor then pays too.
+    """
+
+    kernels: bool = False
+
     name = "rot90"
     anchors = frozenset({"Transpose", "Slice", "Gather", "ReverseSequence", "Concat"})
     operators = (ROT90, CUSTOM_ROT_SCALE)
@@ -81,7 +91,7 @@ class Rot90Pattern:
         if parts := _turned(chain, scope):
             return _match(chain, parts, scope)
         across = next((c for c in longer if c.total.rotation()), None)
-        if across and _is_small(across.steps[0].source, scope):
+        if across and (self.kernels or _is_small(across.steps[0].source, scope)):
             return _match(across, (across.total,), scope)
         if parts := _reduced(chain):
             return _match(chain, parts, scope)

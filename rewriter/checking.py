@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Iterator
+
 import onnx
 import onnx_ir as ir
 from google.protobuf.message import Message
@@ -10,6 +12,7 @@ from rewriter.external import initializers
 
 LARGEST = 1 << 30  # bytes; models above are checked without their weights. Protobuf itself ends at 2 GiB.
 LIGHT = 1 << 10  # bytes; tensors up to here always stay
+STRANGERS = ("No opset import for domain", "No Op registered for")  # how complaints about unknown operators begin
 _HOLDERS = frozenset({"ModelProto", "GraphProto", "FunctionProto", "NodeProto", "AttributeProto"})
 
 
@@ -30,6 +33,41 @@ def complaint(proto: onnx.ModelProto, data: bytes | None = None, *, largest: int
     except Exception as error:  # not only ValidationError: some versions let the parser's RuntimeError through
         return " ".join(str(error).split())[:600]
     return None
+
+
+def is_of_strangers(complaint: str) -> bool:
+    """Whether the complaint is that a node's operator is unknown, or its domain not imported."""
+    return complaint.startswith(STRANGERS)
+
+
+def complaint_beyond_strangers(proto: onnx.ModelProto, anchors: Collection[str]) -> str | None:
+    """What the checker has against the rest of a model that has nodes of unknown operators.
+
+    Args:
+        anchors: the operators that may be unknown, as patterns name them.
+    """
+    lean = onnx.ModelProto()
+    _copy_lean(proto, lean, LIGHT)
+    for holder, nodes in ((lean, lean.graph.node), *((function, function.node) for function in lean.functions)):
+        imports = {entry.domain: entry.version for entry in holder.opset_import}
+        version = imports.get("", imports.get("ai.onnx", 0))
+        for node in _nested(nodes):
+            standard = node.domain in ("", "ai.onnx")
+            if (node.op_type if standard else f"{node.domain}::{node.op_type}") not in anchors:
+                continue
+            if standard and not onnx.defs.has(node.op_type, version, ""):
+                node.domain = "unknown"
+            if node.domain not in imports:
+                imports[node.domain] = 1
+                holder.opset_import.add(domain=node.domain, version=1)
+    return complaint(lean)
+
+
+def _nested(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    for node in nodes:
+        yield node
+        for attribute in node.attribute:
+            yield from _nested(attribute.g.node)
 
 
 def complaint_ir(model: ir.Model) -> str | None:

@@ -11,14 +11,13 @@ import onnx_ir as ir
 from rewriter.builder import Builder, Names
 from rewriter.errors import InternalError
 from rewriter.functions import all_nodes, attach, is_ours, own_graphs
-from rewriter.graphs import bodies, is_dead, onnx_opset
+from rewriter.graphs import bodies, is_dead
 from rewriter.report import Fused, Missed, Report
 from rewriter.scopes import Facts, Scope, scopes
-from rewriter.vocabulary import DOMAIN, DOMAIN_VERSION, LOWEST_OPSET, Match, Miss, Pattern
+from rewriter.vocabulary import DOMAIN, DOMAIN_VERSION, PATTERN_KEY, Match, Miss, Pattern
 
 MOST_PASSES = 8
-PATTERN_KEY = "onnx_warpfuse.pattern"  # metadata of a node we made: the pattern
-FROM_KEY = "onnx_warpfuse.from"  # and the names of the nodes it stands for
+FROM_KEY = "onnx_warpfuse.from"  # metadata of a node we made, beside PATTERN_KEY: the nodes it stands for
 
 
 def run(model: ir.Model, patterns: Sequence[Pattern]) -> Report:
@@ -29,7 +28,7 @@ def run(model: ir.Model, patterns: Sequence[Pattern]) -> Report:
     """
     report = Report(ir_version_before=model.ir_version, nodes_before=count_nodes(model))
     used = {op.name: op for pattern in patterns for op in pattern.operators}
-    taken = foreign_operators(model, used)
+    taken, bare = foreign_operators(model, used), bare_nodes(model, used)
     names = None
     for _ in range(MOST_PASSES):  # what one pass made can show the next the shape of what lies behind it
         report.missed = []
@@ -37,7 +36,7 @@ def run(model: ir.Model, patterns: Sequence[Pattern]) -> Report:
         for pattern, scope, node in _anchors(facts, patterns):
             with _blaming(pattern, node, scope):
                 answer = pattern.match(node, scope)
-            if isinstance(answer, Match) and (miss := _obstacle(answer, scope, used, taken)) is not None:
+            if isinstance(answer, Match) and (miss := _obstacle(answer, scope, used, taken, bare)) is not None:
                 answer = miss
             if isinstance(answer, Miss):
                 report.missed.append(Missed(
@@ -47,7 +46,8 @@ def run(model: ir.Model, patterns: Sequence[Pattern]) -> Report:
                 report.fused.append(_replace(answer, pattern, node, scope, names))
         if len(report.fused) == before:
             break
-        report.functions = attach(model, {name: op for name, op in used.items() if name not in taken})
+        free = {name: op for name, op in used.items() if name not in taken and not _left(bare[name])}
+        report.functions = attach(model, free)
     report.missed = _still_there(report)
     report.ir_version_after = model.ir_version
     report.nodes_after = count_nodes(model) if report.fused else report.nodes_before
@@ -59,7 +59,8 @@ def _anchors(facts: Facts, patterns: Sequence[Pattern]) -> Iterator[tuple[Patter
     for pattern in patterns:
         for scope in scopes(facts):
             for node in reversed(tuple(scope.graph)):
-                if node.graph is not None and node.domain == "" and node.op_type in pattern.anchors:
+                anchor = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
+                if node.graph is not None and anchor in pattern.anchors:
                     yield pattern, scope, node
 
 
@@ -74,35 +75,44 @@ def _blaming(pattern: Pattern, node: ir.Node, scope: Scope):
             f"{type(error).__name__}: {error}") from error
 
 
-def _obstacle(match: Match, scope: Scope, used, taken: dict[str, str]) -> Miss | None:
+def _obstacle(match: Match, scope: Scope, used, taken: dict[str, str], bare: dict[str, list[ir.Node]]) -> Miss | None:
     """Why a proven match cannot be written into this model."""
     if match.operator is None:
         return None
-    operator = used[match.operator]
-    if match.operator in taken:
-        return Miss(taken[match.operator], match.root.name)
-    lowest = max(LOWEST_OPSET, operator.since)
-    if scope.opset < lowest:
-        return Miss(f"{operator.name} needs opset {lowest} or newer, this model has {scope.opset}", match.root.name)
-    model_opset = onnx_opset(scope.facts.model.opset_imports)
-    if scope.opset != model_opset:
-        return Miss(f"the function around it is written for opset {scope.opset}, the model for {model_opset}",
-                    match.root.name)
-    return None
+    reason = taken.get(match.operator) or scope.refusal(used[match.operator])
+    left = _left(bare[match.operator])
+    if reason is None and left and not any(node in match.covers for node in left):
+        reason = f"the model uses {DOMAIN}::{match.operator} without a function"
+    return None if reason is None else Miss(reason, match.root.name)
+
+
+def _left(nodes: list[ir.Node]) -> list[ir.Node]:
+    """Those that are still in the model."""
+    return [node for node in nodes if node.graph is not None]
 
 
 def foreign_operators(model: ir.Model, used: Iterable[str]) -> dict[str, str]:
-    """Operators of ours whose names the model already gives a meaning of its own, with the reason to keep away."""
+    """Operators of ours whose names the model gives a meaning of its own, with the reason to keep away."""
     version = model.opset_imports.get(DOMAIN, DOMAIN_VERSION)
     if version != DOMAIN_VERSION:
         return dict.fromkeys(used, f"the model imports version {version} of {DOMAIN}, not {DOMAIN_VERSION}")
     defined = {f.name: f for f in model.functions.values() if f.domain == DOMAIN}
-    taken = {name: f"the model defines {DOMAIN}::{name} itself"
-             for name in used if name in defined and not is_ours(defined[name])}
+    return {name: f"the model defines {DOMAIN}::{name} itself"
+            for name in used if name in defined and not is_ours(defined[name])}
+
+
+def bare_nodes(model: ir.Model, used: Iterable[str]) -> dict[str, list[ir.Node]]:
+    """Nodes that bear the name of an operator of ours and have no function: what they mean is not known here.
+
+    As long as one of them is in the model no function of that name may join it. A match that covers one speaks for
+    all of that name.
+    """
+    defined = {f.name for f in model.functions.values() if f.domain == DOMAIN}
+    bare: dict[str, list[ir.Node]] = {name: [] for name in used}
     for node in all_nodes(model):
-        if node.domain == DOMAIN and node.op_type in used and node.op_type not in defined:
-            taken[node.op_type] = f"the model uses {DOMAIN}::{node.op_type} without a function"
-    return taken
+        if node.domain == DOMAIN and node.op_type in bare and node.op_type not in defined:
+            bare[node.op_type].append(node)
+    return bare
 
 
 def _replace(match: Match, pattern: Pattern, anchor: ir.Node, scope: Scope, names: Names) -> Fused:
@@ -118,6 +128,8 @@ def _replace(match: Match, pattern: Pattern, anchor: ir.Node, scope: Scope, name
         node.metadata_props.update(origin if node.domain == DOMAIN else {PATTERN_KEY: pattern.name})
         for output in node.outputs:
             scope.facts.shapes.adopt(output)
+    for declared, shape in match.shapes.items():
+        declared.shape = shape
     graph = producer.graph
     graph.insert_after(producer, builder.nodes)
     value = _take_over(root, value, builder, graph, scope)
@@ -192,7 +204,7 @@ def _dissolve(graph: ir.Graph) -> None:
 
 def _still_there(report: Report) -> list[Missed]:
     """One miss a place: the outermost that names a tensor, none where the node was fused from another anchor."""
-    fused = {(f.scope, f.node) for f in report.fused}
+    fused = {(f.scope, f.node) for f in report.fused if f.node}  # many nodes may have no name
     first: dict[tuple, Missed] = {}
     for miss in report.missed:
         if (miss.scope, miss.node) not in fused:

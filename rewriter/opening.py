@@ -11,7 +11,7 @@ import copy
 import dataclasses
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import onnx
 import onnx_ir as ir
@@ -41,6 +41,8 @@ class Opened:
             (None for a path).
         data: the bytes of the file, for a path.
         folder: where external data lies, for a path, and `locations` its files, relative to it.
+        refusal: what onnx.checker has against nodes whose operators it does not know: the model is invalid unless
+            they are replaced.
     """
 
     model: ir.Model
@@ -49,6 +51,7 @@ class Opened:
     data: bytes | None = None
     folder: str = ""
     locations: list[str] = dataclasses.field(default_factory=list)
+    refusal: str | None = None
 
     def still_located(self, changed: bool) -> list[str]:
         """The data files that the model refers to now: a base grid that was fused away needs none."""
@@ -59,36 +62,39 @@ class Opened:
         return lossless.write(self.model, self.kept)
 
 
-def open_model(model, *, in_place: bool = False, data_dir: str | os.PathLike | None = None) -> Opened:
+def open_model(model, *, in_place: bool = False, data_dir: str | os.PathLike | None = None,
+               anchors: Collection[str] = ()) -> Opened:
     """Take in a model of any of the five kinds.
 
     Args:
         model: the model.
         in_place: rewrite the caller's object instead of a copy.
         data_dir: where the external data of a ModelProto or graphsurgeon Graph lies; default: the working directory.
+        anchors: operators, as patterns name them, that may be unknown to onnx.checker: see `Opened.refusal`.
 
     Raises:
         MissingFileError, DirectoryError, NotOnnxError: the path leads to no model.
-        InvalidModelError: the plain onnx.checker refuses it, and not only because its nodes are unsorted.
+        InvalidModelError: the plain onnx.checker refuses it, and not only because its nodes are unsorted or of
+            those operators.
         ExternalDataError: external data is not what the model says.
         TypeError: another kind of object.
     """
     if isinstance(model, (str, os.PathLike)):
-        return _open_path(os.fsdecode(model))
+        return _open_path(os.fsdecode(model), anchors)
     if isinstance(model, onnx.ModelProto):
-        return _open_proto(model, in_place, data_dir)
+        return _open_proto(model, in_place, data_dir, anchors)
     if isinstance(model, ir.Model):
-        return _open_ir(model, in_place)
+        return _open_ir(model, in_place, anchors)
     if isinstance(getattr(model, "model", None), ir.Model) and hasattr(model, "exported_program"):
-        return _open_program(model, in_place)
+        return _open_program(model, in_place, anchors)
     if type(model).__module__.startswith("onnx_graphsurgeon"):
-        return _open_surgeon(model, in_place, data_dir)
+        return _open_surgeon(model, in_place, data_dir, anchors)
     raise TypeError(
         f"cannot take in a {type(model).__name__}: a path, onnx.ModelProto, onnx_ir.Model, torch's ONNXProgram or "
         "onnx_graphsurgeon.Graph is needed")
 
 
-def _open_path(path: str) -> Opened:
+def _open_path(path: str, anchors: Collection[str]) -> Opened:
     data = _read(path)
     try:
         proto = onnx.ModelProto.FromString(data)
@@ -97,7 +103,7 @@ def _open_path(path: str) -> Opened:
     if not (proto.ir_version and proto.HasField("graph")):  # stray bytes may parse as a message of unknown fields
         raise NotOnnxError(f"{path}: {_guess(data) or 'not an ONNX model: it has no graph'}")
     folder = os.path.dirname(path) or "."
-    return _checked(proto, folder, path, data, lambda opened: lambda changed: None)
+    return _checked(proto, folder, path, data, lambda opened: lambda changed: None, anchors)
 
 
 def _read(path: str) -> bytes:
@@ -125,7 +131,7 @@ def _guess(data: bytes) -> str | None:
     return next((f"not an ONNX model but {kind}" for start, kind in _FOREIGN if data.startswith(start)), None)
 
 
-def _open_proto(proto: onnx.ModelProto, in_place: bool, data_dir) -> Opened:
+def _open_proto(proto: onnx.ModelProto, in_place: bool, data_dir, anchors: Collection[str]) -> Opened:
     own = onnx.ModelProto()  # onnx_ir's tensors write their names into the message that they were read from
     own.CopyFrom(proto)
 
@@ -138,11 +144,15 @@ def _open_proto(proto: onnx.ModelProto, in_place: bool, data_dir) -> Opened:
             return target
         return result
 
-    return _checked(own, os.fspath(data_dir or "."), "model", None, result_for)
+    return _checked(own, os.fspath(data_dir or "."), "model", None, result_for, anchors)
 
 
-def _checked(proto: onnx.ModelProto, folder: str, label: str, data: bytes | None, result_for) -> Opened:
-    complaint = checking.complaint(proto, data)
+def _checked(proto: onnx.ModelProto, folder: str, label: str, data: bytes | None, result_for,
+             anchors: Collection[str]) -> Opened:
+    complaint, refusal = checking.complaint(proto, data), None
+    if complaint is not None and checking.is_of_strangers(complaint):
+        refusal = f"{label}: onnx.checker refuses it: {complaint}"
+        complaint = checking.complaint_beyond_strangers(proto, anchors)
     unsorted = complaint is not None and "topolog" in complaint
     if complaint and not unsorted:
         raise InvalidModelError(f"{label}: onnx.checker refuses it: {complaint}")
@@ -152,45 +162,60 @@ def _checked(proto: onnx.ModelProto, folder: str, label: str, data: bytes | None
         reason = complaint or f"onnx_ir cannot represent it: {' '.join(str(error.__cause__ or error).split())}"
         raise InvalidModelError(f"{label}: {reason}") from error
     if unsorted:
-        _sort(model, f"{label}: onnx.checker refuses it: {complaint}")
+        strangers = _sort(model, f"{label}: onnx.checker refuses it: {complaint}", anchors)
+        refusal = None if strangers is None else f"{label}: onnx.checker refuses it: {strangers}"
     outside = external.external_tensors(model)
     for tensor in outside:
         tensor.base_dir = folder
     external.check(outside)
     opened = Opened(model, kept, lambda changed: None, data, folder if data is not None else "",
-                    external.locations(outside))
+                    external.locations(outside), refusal)
     opened.result = result_for(opened)
     return opened
 
 
-def _sort(model: ir.Model, refusal: str) -> None:
-    """Put nodes in topological order, as several tools do not; refuse what the checker then still refuses."""
+def _sort(model: ir.Model, refusal: str, anchors: Collection[str]) -> str | None:
+    """Put nodes in topological order, as several tools do not; refuse what the checker then still refuses.
+
+    Returns what it has against unknown operators among `anchors`.
+    """
     try:
         model.graph.sort()
         for function in model.functions.values():
             function.sort()
     except ValueError:  # a cycle
         raise InvalidModelError(refusal) from None
-    if checking.complaint_ir(model) is not None:
+    complaint, strangers = _complaint_ir(model, anchors)
+    if complaint is not None:
         raise InvalidModelError(refusal)
+    return strangers
 
 
-def _open_ir(model: ir.Model, in_place: bool) -> Opened:
-    external.check(external.external_tensors(model))
+def _complaint_ir(model: ir.Model, anchors: Collection[str]) -> tuple[str | None, str | None]:
+    """What the checker has against the model, and against unknown operators among `anchors`."""
     complaint = checking.complaint_ir(model)
+    if complaint is None or not checking.is_of_strangers(complaint):
+        return complaint, None
+    return checking.complaint_beyond_strangers(checking.lean_proto(model), anchors), complaint
+
+
+def _open_ir(model: ir.Model, in_place: bool, anchors: Collection[str]) -> Opened:
+    external.check(external.external_tensors(model))
+    complaint, strangers = _complaint_ir(model, anchors)
     if complaint is not None:
         refusal = f"model: onnx.checker refuses it: {complaint}"
         if "topolog" not in complaint:
             raise InvalidModelError(refusal)
         if not in_place:  # onnx_ir cannot clone it as it is
             raise InvalidModelError(f"{refusal}; if its nodes are only unsorted, call model.graph.sort() first")
-        _sort(model, refusal)
+        strangers = _sort(model, refusal, anchors)
     target = model if in_place else model.clone()
-    return Opened(target, lossless.Kept(), lambda changed: target)
+    refusal = None if strangers is None else f"model: onnx.checker refuses it: {strangers}"
+    return Opened(target, lossless.Kept(), lambda changed: target, refusal=refusal)
 
 
-def _open_program(program, in_place: bool) -> Opened:
-    opened = _open_ir(program.model, in_place)
+def _open_program(program, in_place: bool, anchors: Collection[str]) -> Opened:
+    opened = _open_ir(program.model, in_place, anchors)
 
     def result(changed: bool):
         made = program if in_place else copy.copy(program)  # a deep copy raises, and would copy the weights
@@ -205,10 +230,10 @@ def _open_program(program, in_place: bool) -> Opened:
     return opened
 
 
-def _open_surgeon(graph, in_place: bool, data_dir) -> Opened:
+def _open_surgeon(graph, in_place: bool, data_dir, anchors: Collection[str]) -> Opened:
     import onnx_graphsurgeon as gs
 
-    opened = _open_proto(gs.export_onnx(graph), False, data_dir)
+    opened = _open_proto(gs.export_onnx(graph), False, data_dir, anchors)
 
     def result(changed: bool):
         if not changed:

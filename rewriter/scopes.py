@@ -14,6 +14,7 @@ from rewriter.functions import is_ours
 from rewriter.graphs import onnx_opset
 from rewriter.shapes import Dims, ShapeTable
 from rewriter.trials import trials
+from rewriter.vocabulary import LOWEST_OPSET, Operator
 
 MOST_STEPS = 100
 # Operators whose result has the dtype of one operand, where ONNX's inference may not get to tell.
@@ -140,6 +141,15 @@ class Scope:
     def trials(self, values: Iterable[ir.Value]) -> list[Evaluator]:
         """Evaluators under enough assignments of sizes to the symbols that `values` depend on; one if on none."""
         return trials(self, values)
+
+    def refusal(self, operator: Operator) -> str | None:
+        """Why a node of this operator cannot be written here, or None: its function follows the model's opset."""
+        lowest, model_opset = max(LOWEST_OPSET, operator.since), onnx_opset(self.facts.model.opset_imports)
+        if self.opset < lowest:
+            return f"{operator.name} needs opset {lowest} or newer, this model has {self.opset}"
+        if self.opset != model_opset:
+            return f"the function around it is written for opset {self.opset}, the model for {model_opset}"
+        return None
 
     def visible(self, value: ir.Value) -> bool:
         """Whether a node of this scope could read `value`: it lives here or in a graph around here."""

@@ -8,7 +8,7 @@ bodies declare is believed where it holds by induction: at the start, and after 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import onnx
 import onnx_ir as ir
@@ -52,7 +52,7 @@ class ShapeTable:
     def _infer_all(self) -> None:
         self._inferred = True
         model = self._model
-        self._settle(model.graph, lambda: _skeleton(model, self._doubtful))
+        self._settle(model.graph, lambda: skeleton(model, self._doubtful))
         for function in model.functions.values():
             self._read_function(model, function)
 
@@ -206,19 +206,21 @@ def _without(dims: Dims | None, axis: int | None) -> Dims | None:
     return tuple(d for k, d in enumerate(dims) if k != axis % len(dims))
 
 
-def _skeleton(model: ir.Model, doubtful: set[ir.Value]) -> onnx.ModelProto:
+def skeleton(model: ir.Model, doubtful: Collection[ir.Value] = ()) -> onnx.ModelProto:
     """The model as a proto without value_info, without output shapes, without the data of its larger initializers."""
     proto = onnx.ModelProto(ir_version=max(model.ir_version, 8))
     for domain, version in model.opset_imports.items():
         proto.opset_import.add(domain=domain, version=version)
     _fill(proto.graph, model.graph, doubtful)
+    for domain in sorted({node.domain for node in model.graph.all_nodes()} - model.opset_imports.keys() - {""}):
+        proto.opset_import.add(domain=domain, version=1)  # inference gives up where one is missing
     proto.functions.extend(ir.serde.serialize_function(f) for f in model.functions.values())
     for function in proto.functions:
         del function.value_info[:]
     return proto
 
 
-def _fill(proto: onnx.GraphProto, graph: ir.Graph, doubtful: set[ir.Value]) -> None:
+def _fill(proto: onnx.GraphProto, graph: ir.Graph, doubtful: Collection[ir.Value]) -> None:
     proto.name = graph.name or "graph"
     for value in graph.inputs:
         proto.input.append(ir.serde.serialize_value(value))

@@ -8,7 +8,7 @@ decline: any exception that leaves a pattern is a bug and is reported as one.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import onnx
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 DOMAIN = "custom.ops"
 DOMAIN_VERSION = 1
 LOWEST_OPSET = 11
+PATTERN_KEY = "onnx_warpfuse.pattern"  # metadata of a node that a pattern made: its name
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,6 +64,7 @@ class Match:
         covers: the nodes the new ones stand for. Those that nothing else needs are removed; all lend their metadata.
         operator: what it becomes ("Rot90"), or None where a chain simply vanishes.
         note: what was found, in a model author's words.
+        shapes: values whose declared shapes hold no longer once this is done, and the shapes that they have then.
     """
 
     root: ir.Value
@@ -70,6 +72,7 @@ class Match:
     covers: Collection[ir.Node]
     operator: str | None
     note: str = ""
+    shapes: Mapping[ir.Value, ir.Shape] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,7 +93,7 @@ class Pattern(Protocol):
 
     Attributes:
         name: as selected by `--patterns`.
-        anchors: op_types of `ai.onnx` at which `match` is called, last node of a scope first.
+        anchors: op_types of `ai.onnx`, or "domain::op_type", at which `match` is called, last node of a scope first.
         operators: what it emits.
         needs: names of patterns that must run before it.
     """

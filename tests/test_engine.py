@@ -287,6 +287,30 @@ def test_a_second_run_serves_the_uses_of_the_first():
     assert next(iter(model.functions.values())).doc_string.endswith("2 times in this model")
 
 
+class ForeignDouble(NegatedDouble):
+    """other::Double(x) becomes Scaled, and its input's first dim is opened with it."""
+
+    name, anchors = "foreign_double", frozenset({"other::Double"})
+
+    def match(self, node, scope):
+        x, root = node.inputs[0], node.outputs[0]
+        return Match(root, lambda builder: builder.custom("Scaled", [x], factor=2.0, dtype=x.dtype, shape=None), [node],
+                     "Scaled", shapes={x: ir.Shape(["M", 3]), root: ir.Shape(["M", 3])})
+
+
+def test_anchors_of_other_domains_and_shapes_that_change(run):
+    proto = onnx.parser.parse_model(HEAD.format(ir=9, opset=18, more=', "other" : 1') + """
+        g (float[2, 3] x) => (float[2, 3] y) { y = other.Double(x) }""")
+    model = ir.from_proto(proto)
+    assert not engine.run(ir.from_proto(proto), [NegatedDouble()]).fused
+    assert engine.run(model, [ForeignDouble()]).fused[0].operator == "Scaled"
+    after = ir.to_proto(model)
+    onnx.checker.check_model(after, full_check=True)
+    for value in (after.graph.input[0], after.graph.output[0]):
+        assert [d.dim_param or d.dim_value for d in value.type.tensor_type.shape.dim] == ["M", 3]
+    assert run(after, {"x": np.ones((5, 3), np.float32)})["y"].tolist() == [[2, 2, 2]] * 5
+
+
 def test_a_bug_in_a_pattern_names_pattern_and_node():
     message = r"negated_double failed at node 'n_n' \(Neg\) in graph.*thirteen"
     with pytest.raises(InternalError, match=message) as caught:

@@ -63,7 +63,7 @@ def define_rot_scale(uses: Sequence[ir.Node], opset: int) -> onnx.FunctionProto:
 
 
 def _define(body: Callable, text: str, uses: Sequence[ir.Node], opset: int, read: Callable) -> onnx.FunctionProto:
-    placed = [(node, *_canonical(*read(node), _rank(node))) for node in uses]
+    placed = [(node, *canonical(*read(node), _rank(node))) for node in uses]
     turns = {turn for _, turn, _ in placed}
     for node, turn, plane in placed:
         rank = _rank(node)
@@ -73,7 +73,7 @@ def _define(body: Callable, text: str, uses: Sequence[ir.Node], opset: int, read
     return proto if opset >= 12 else _with_tensors(proto, uses, opset)
 
 
-def _canonical(turn: int, axes: tuple[int, int], rank: int) -> tuple[int, tuple[int, int]]:
+def canonical(turn: int, axes: tuple[int, int], rank: int) -> tuple[int, tuple[int, int]]:
     """Quarter turns 0..3 in a plane of two ascending axes >= 0."""
     first, second = (axis % rank for axis in axes)
     return (turn % 4, (first, second)) if first < second else (-turn % 4, (second, first))
