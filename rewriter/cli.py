@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import signal
 import sys
@@ -12,11 +11,14 @@ import threading
 import traceback
 from collections.abc import Iterator, Sequence
 
-from rewriter import __version__, saving
+from rewriter import __version__, many_options, saving
+from rewriter.comparing import options as comparing
+from rewriter.comparing.machine import physical_cores
 from rewriter.errors import KEPT_GOING, InternalError, RewriterError, UsageError, exit_codes
-from rewriter.fusing import choose_patterns, rewrite_file
+from rewriter.fusing import anchors_of, choose_patterns, rewrite_file
 from rewriter.opening import Opened, open_model
 from rewriter.report import Report
+from rewriter.runtimes import targets
 
 DESCRIPTION = """\
 Find affine grids, samplers and rotations in an exported ONNX model by what they compute, and
@@ -29,6 +31,13 @@ examples:
   python -m rewriter model.onnx --dry-run --explain    only look; tell why near misses stay
   python -m rewriter model.onnx fused.onnx --time --dim H=512 --dim W=512
                                                        how much faster it is in ONNX Runtime
+  python -m rewriter model.onnx fused.onnx --compare --html page.html
+                                                       values, speed and memory in every runtime
+  python -m rewriter model.onnx fused.onnx --compare-only --sweep H,W=64..1080
+                                                       the same for two files, at several sizes
+  python -m rewriter models/ --out-dir fused/          many models at once
+  python -m rewriter fused.onnx plain.onnx --target stock
+                                                       for runtimes without functions
   python -m rewriter model.onnx fused.onnx --quiet --json report.json
                                                        for scripts
 
@@ -42,11 +51,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from rewriter.terminal import Terminal
 
     parser = _parser()
-    options = parser.parse_args(arguments)
-    if options.output is None and not options.dry_run:
+    options = parser.parse_intermixed_args(arguments)
+    many_options.check(options, parser)
+    comparing.check(options, parser)
+    if options.output is None and not options.dry_run and not options.out_dir:
         parser.error("an output file is needed (or --dry-run, to only look)")
-    if options.dim and not options.time:
-        parser.error("--dim sets sizes for --time only; what is fused holds for every size")
     errors = Terminal(sys.stderr)
     try:
         with _termination_raised():
@@ -65,19 +74,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace, errors) -> int:
-    chosen = choose_patterns(_names_in(options.patterns))
-    _keep_apart(options.json, [options.input, options.output])
-    opened = open_model(options.input)
+    if options.compare_only:
+        _keep_reports_apart(options, [options.input, options.output])
+        comparing.compare_only(options)
+        return 0
+    names = _names_in(options)
+    chosen = choose_patterns(names, target=options.target)
+    if options.out_dir:
+        if options.target != targets.PORTABLE:
+            raise UsageError("--target goes with one model at a time")
+        many_options.run(options, names)
+        return 0
+    _keep_reports_apart(options, [options.input, options.output])
+    opened = open_model(options.input, anchors=anchors_of(chosen))
     output = None if options.dry_run else options.output
-    _keep_apart(options.json, [os.path.join(folder, location) for location in opened.locations
-                               for folder in (opened.folder, os.path.dirname(output or options.input))])
-    _check_dims(options.dim, opened)
+    _keep_reports_apart(options, [os.path.join(folder, location) for location in opened.locations
+                                  for folder in (opened.folder, os.path.dirname(output or options.input))])
+    comparing.check_model(options, opened.data)
     if output is not None:
         saving.check_output(output, folder=opened.folder, locations=opened.locations)
-    if options.json not in (None, "-"):
-        saving.check_output(options.json)
+    for file in (options.json, options.html):
+        if file not in (None, "-"):
+            saving.check_output(file)
     try:
-        report, data = rewrite_file(opened, chosen)
+        report, data = rewrite_file(opened, chosen, options.target)
     except InternalError as error:
         if not options.keep_going or output is None:
             raise
@@ -91,25 +111,42 @@ def _run(options: argparse.Namespace, errors) -> int:
         saving.save(data, output, folder=opened.folder, locations=opened.still_located(report.changed),
                     overwrite_data=options.overwrite_data)
     _show(options, report, timing)
+    comparison = None
+    if options.compare:
+        comparison = comparing.compare_fused(options, (opened.data, opened.locations),
+                                             (data, opened.still_located(report.changed)), opened.folder)
+        comparing.show(options, comparison)
+    if options.json is not None:
+        comparing.write_json(_document(options, report, timing, comparison), options.json)
+    if comparison is not None:
+        comparing.judge(comparison)
     return 0
 
 
-def _names_in(listed: str | None) -> list[str] | None:
-    if listed is None:
-        return None
-    names = [name.strip() for name in listed.split(",") if name.strip()]
-    if not names:
-        raise UsageError("--patterns: no name is given")
-    return names
+def _names_in(options: argparse.Namespace) -> list[str] | None:
+    """The patterns that the options ask for; None: the default ones."""
+    if options.restore:
+        if options.patterns is not None or options.follow_input_size:
+            raise UsageError("--restore runs one pattern, and goes neither with --patterns nor --follow-input-size")
+        return ["adopt"]
+    names = _names() if options.follow_input_size else None
+    if options.patterns is not None:
+        names = [name.strip() for name in options.patterns.split(",") if name.strip()]
+        if not names:
+            raise UsageError("--patterns: no name is given")
+    return [*names, "follow_input_size"] if options.follow_input_size else names
 
 
-def _keep_apart(report: str | None, files: Sequence[str | None]) -> None:
-    """Refuse a report that would take the place of a model or its data."""
-    if report in (None, "-"):
-        return
-    for file in files:
-        if file is not None and _real(file) == _real(report):
-            raise UsageError(f"--json: {report} would overwrite {file}")
+def _keep_reports_apart(options: argparse.Namespace, files: Sequence[str | None]) -> None:
+    """Refuse reports that would take the place of a model, its data, or each other."""
+    files = list(files)
+    for name, report in (("--json", options.json), ("--html", options.html)):
+        if report is None or (report == "-" and name == "--json"):
+            continue
+        for file in files:
+            if file is not None and _real(file) == _real(report):
+                raise UsageError(f"{name}: {report} would overwrite {file}")
+        files.append(report)
 
 
 def _real(path: str) -> str:
@@ -117,15 +154,6 @@ def _real(path: str) -> str:
         return os.path.realpath(path)
     except ValueError:  # a NUL; refused where it is opened
         return path
-
-
-def _check_dims(dims: Sequence[tuple[str, int]], opened: Opened) -> None:
-    open_dims = [getattr(dim, "value", None) or f"{value.name}:{axis}" for value in opened.model.graph.inputs
-                 for axis, dim in enumerate(value.shape or ()) if not isinstance(dim, int)]
-    for name, _ in dims:
-        if name not in open_dims:
-            there = f"there are {', '.join(dict.fromkeys(open_dims))}" if open_dims else "all are fixed"
-            raise UsageError(f"--dim: no input has an open dim {name!r}; {there}")
 
 
 class _Terminated(KeyboardInterrupt):
@@ -153,7 +181,7 @@ def _time(opened: Opened, data: bytes, options: argparse.Namespace):
     from rewriter.timing import measure
 
     return measure(opened.data, data, folder=os.path.abspath(opened.folder) if opened.locations else "",
-                   dims=dict(options.dim), threads=options.threads)
+                   dims=dict(options.dim), given=dict(options.inputs), threads=options.threads or physical_cores())
 
 
 def _show(options: argparse.Namespace, report: Report, timing) -> None:
@@ -168,20 +196,16 @@ def _show(options: argparse.Namespace, report: Report, timing) -> None:
             out.line(f"near misses left alone: {len(report.missed)} (--explain says why)")
         if timing is not None:
             terminal.timing(out, timing)
-    if options.json is not None:
-        text = json.dumps(_document(options, report, timing), indent=2) + "\n"
-        if options.json == "-":
-            sys.stdout.write(text)
-        else:
-            saving.write_text(text, options.json)
 
 
-def _document(options: argparse.Namespace, report: Report, timing) -> dict:
-    document = {"rewriter": __version__, "input": options.input,
+def _document(options: argparse.Namespace, report: Report, timing, comparison) -> dict:
+    document = {"input": options.input,
                 "output": None if options.dry_run else options.output, "dry_run": options.dry_run,
                 "changed": report.changed, **report.to_dict()}
     if timing is not None:
         document["time"] = vars(timing)
+    if comparison is not None:
+        document["compare"] = comparison.to_dict()
     return document
 
 
@@ -210,19 +234,25 @@ def _parser() -> argparse.ArgumentParser:
         epilog=f"{EXAMPLES}\nexit codes:\n{codes}")
     parser.add_argument("input", help="the model, a .onnx file")
     parser.add_argument("output", nargs="?", help="where to write the fused model; may be the input")
+    parser.add_argument("more", nargs="*", help=argparse.SUPPRESS)  # inputs of --out-dir
     parser.add_argument("--dry-run", action="store_true", help="find and report, write no model")
     parser.add_argument("--explain", action="store_true",
                         help="tell every near miss: why it was left alone, and the tensor at fault")
     parser.add_argument("--patterns", metavar="A,B",
                         help=f"run only these (and what they need); there are {', '.join(_names())}")
+    parser.add_argument("--restore", action="store_true",
+                        help="only give nodes of custom.ops the functions that another tool dropped; the same as "
+                             "--patterns adopt")
+    parser.add_argument("--follow-input-size", action="store_true",
+                        help="also open fixed height and width, as torch had to export them: where a fused node's size "
+                             "is its image's it follows the image, if the rest of the model allows it. A size that "
+                             "was meant to be fixed looks the same, so compare with the original at another size")
+    parser.add_argument("--target", choices=targets.NAMES, default=targets.PORTABLE,
+                        help="what the model is written for (default: portable, functions in the model); kernels fuses "
+                             "also what pays only with our ONNX Runtime kernels; stock leaves no custom domain; "
+                             "openvino and tensorrt[-plugin] write what these take")
     parser.add_argument("--json", metavar="REPORT", help="write the report as JSON; '-' is standard output, and what "
                                                          "is for people then goes to standard error")
-    parser.add_argument("--time", action="store_true",
-                        help="time the model before and after in ONNX Runtime, in turns, for about five seconds")
-    parser.add_argument("--dim", metavar="NAME=SIZE", action="append", type=_dim, default=[],
-                        help="with --time: the size of an open dim of an input; one without a name is INPUT:AXIS; "
-                             "repeatable")
-    parser.add_argument("--threads", type=_positive, default=2, metavar="N", help="with --time: threads (default: 2)")
     parser.add_argument("--overwrite-data", action="store_true",
                         help="let copied external data replace files of the same name beside the output")
     parser.add_argument("--keep-going", action="store_true",
@@ -230,6 +260,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--debug", action="store_true", help="print the traceback of an internal error")
     parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
     parser.add_argument("--version", action="version", version=f"onnx-warpfuse {__version__}")
+    comparing.add(parser)
+    many_options.add(parser)
     return parser
 
 
@@ -241,16 +273,3 @@ def _names() -> list[str]:
 
 def _help_format(prog: str) -> argparse.HelpFormatter:
     return argparse.RawDescriptionHelpFormatter(prog, max_help_position=28, width=98)
-
-
-def _dim(text: str) -> tuple[str, int]:
-    name, equals, size = text.rpartition("=")
-    if not equals or not name:
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=SIZE")
-    return name, _positive(size)
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
-    return int(text)

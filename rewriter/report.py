@@ -11,7 +11,8 @@ class Fused:
 
     Attributes:
         pattern: name of the pattern that made it.
-        operator: op_type of `custom.ops` it became, or None where a chain vanished or became stock nodes.
+        operator: op_type of `custom.ops` it became, or None where a chain vanished or became stock nodes, or where a
+            fused node only takes its size from elsewhere.
         node: name of the node whose output was replaced.
         tensor: name of the replaced value.
         scope: path of the graph it lives in ("graph", "graph/If_3.then_branch", "function my::f").
@@ -60,6 +61,9 @@ class Report:
         ir_version_before, ir_version_after: they differ only where functions joined a model below IR version 8.
         functions: names of the `custom.ops` functions the model carries afterwards.
         warnings: sentences a user should read.
+        target: what the model was written for, see `rewriter.runtimes.targets`.
+        retargeted: nodes that were written in another form for it, those of earlier runs included.
+        needs: what else the target takes to run the model, one sentence each.
     """
 
     fused: list[Fused] = dataclasses.field(default_factory=list)
@@ -72,16 +76,19 @@ class Report:
     ir_version_after: int = 0
     functions: list[str] = dataclasses.field(default_factory=list)
     warnings: list[str] = dataclasses.field(default_factory=list)
+    target: str = "portable"
+    retargeted: int = 0
+    needs: list[str] = dataclasses.field(default_factory=list)
 
     @property
     def changed(self) -> bool:
         """Whether the model differs from the one that came in."""
-        return bool(self.fused)
+        return bool(self.fused or self.retargeted)
 
     def count(self, operator: str) -> int:
         """How many nodes of `operator` this run made and a later pattern did not absorb."""
         made = sum(f.operator == operator for f in self.fused)
-        absorbed = sum(f.operator == "AffineGridSample" for f in self.fused) if operator == "AffineGrid" else 0
+        absorbed = sum(f.pattern == "affine_grid_sample" for f in self.fused) if operator == "AffineGrid" else 0
         return max(made - absorbed, 0)
 
     def to_dict(self) -> dict:

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from rewriter.report import Fused, Report
 from rewriter.timing import Timing
+from rewriter.units import plural, seconds
 
 WIDTH = 100
 MOST_PLACES = 20  # lines an operator gets; --json has them all
@@ -58,12 +59,17 @@ def summary(terminal: Terminal, report: Report, source: str, target: str | None)
     if rows:
         terminal.table(("operator", "count", "where", "what it was"), rows, numbers=(1,))
     else:
-        terminal.line("nothing to fuse", "; the output is the input, byte for byte" if target else "")
+        terminal.line("nothing to fuse", "; the output is the input, byte for byte"
+                      if target and not report.changed else "")
     if report.changed:
         terminal.line(f"nodes {report.nodes_before:,} -> {report.nodes_after:,}, "
                       f"size {report.bytes_before:,} -> {report.bytes_after:,} bytes")
     if report.ir_version_after != report.ir_version_before:
         terminal.line(f"ir_version {report.ir_version_before} -> {report.ir_version_after}, where functions begin")
+    if report.retargeted:
+        terminal.line(f"target {report.target}: {plural(report.retargeted, 'node', 'nodes')} written for it")
+    for need in report.needs:
+        terminal.line(("it needs: ", "bold"), need)
     for warning in report.warnings:
         terminal.line(("warning: ", "yellow"), warning)
 
@@ -83,8 +89,8 @@ def timing(terminal: Terminal, result: Timing) -> None:
         pace = "no difference beyond noise"
     interval = f"{result.low:.3f} to {result.high:.3f}"
     terminal.line(("time ", "bold"), f"fused / unfused {result.ratio:.3f} (95% {interval}): ", (pace, "bold"))
-    terminal.line(f"    median {_seconds(result.unfused)} -> {_seconds(result.fused)}, {result.rounds} interleaved "
-                  f"rounds, {_plural(result.threads, 'thread', 'threads')}, stock ONNX Runtime {result.runtime}")
+    terminal.line(f"    median {seconds(result.unfused)} -> {seconds(result.fused)}, {result.rounds} interleaved "
+                  f"rounds, {plural(result.threads, 'thread', 'threads')}, stock ONNX Runtime {result.runtime}")
     terminal.line("    inputs: " + ", ".join(f"{name} {kind}{list(shape)}" for name, kind, shape in result.inputs))
     if result.assumed:
         dims = " ".join(f"--dim {name}={size}" for name, size in result.assumed.items())
@@ -101,7 +107,7 @@ def _fused_rows(report: Report):
             continue
         for index, fused in enumerate(places[:MOST_PLACES]):
             first = index == 0
-            yield (operator or "(removed)") if first else "", count if first else "", \
+            yield (operator or "(changed)") if first else "", count if first else "", \
                 (fused.node or fused.tensor) + _scope(fused.scope), fused.note
         if len(places) > MOST_PLACES:
             yield "", "", f"and {len(places) - MOST_PLACES:,} more", ""
@@ -109,14 +115,3 @@ def _fused_rows(report: Report):
 
 def _scope(path: str) -> str:
     return "" if path == "graph" else f" in {path.removeprefix('graph/')}"
-
-
-def _plural(count: int, one: str, many: str) -> str:
-    return f"{count:,} {one if count == 1 else many}"
-
-
-def _seconds(value: float) -> str:
-    for unit, factor in (("s", 1.0), ("ms", 1e3)):
-        if value * factor >= 1:
-            return f"{value * factor:.3g} {unit}"
-    return f"{value * 1e6:.3g} us"

@@ -14,15 +14,18 @@ from rewriter import errors
 
 def test_names():
     assert sorted(rewriter.__all__) == [
-        "Match", "Miss", "Operator", "Pattern", "Report", "RewriterError", "__version__", "fuse"]
+        "Match", "Miss", "Operator", "Pattern", "Report", "RewriterError", "__version__", "compare", "fuse", "inline",
+        "library_path", "session_options"]
     assert all(inspect.getdoc(getattr(rewriter, name)) for name in rewriter.__all__ if name != "__version__")
 
 
 def test_signature_of_fuse():
     parameters = inspect.signature(rewriter.fuse).parameters
-    assert list(parameters) == ["model", "output", "patterns", "dry_run", "in_place", "data_dir", "overwrite_data"]
+    assert list(parameters) == [
+        "model", "output", "patterns", "target", "dry_run", "in_place", "data_dir", "overwrite_data",
+        "follow_input_size"]
     assert [p.name for p in parameters.values() if p.kind is p.KEYWORD_ONLY] == [
-        "patterns", "dry_run", "in_place", "data_dir", "overwrite_data"]
+        "patterns", "target", "dry_run", "in_place", "data_dir", "overwrite_data", "follow_input_size"]
     assert (parameters["in_place"].default, parameters["dry_run"].default) == (False, False)
 
 
