@@ -49,11 +49,11 @@ class Warp(torch.nn.Module):
         return torch.nn.functional.grid_sample(x, grid, align_corners=self.align_corners)
 
 
-def rotation(n: int, h: int, w: int) -> np.ndarray:
-    """theta [n, 2, 3] that turns about the middle, in pixels."""
-    angle = np.deg2rad(ANGLE)
+def rotation(shape, align_corners: int) -> np.ndarray:
+    """theta [N, 2, 3] that turns about the middle, in pixels."""
+    angle, (h, w) = np.deg2rad(ANGLE), np.array(shape[2:]) - align_corners
     c, s = np.cos(angle) * SCALE, np.sin(angle) * SCALE
-    return np.tile(np.array([[c, -s * h / w, 0], [s * w / h, c, 0]], np.float32), (n, 1, 1))
+    return np.tile(np.array([[c, -s * h / w, 0], [s * w / h, c, 0]], np.float32), (shape[0], 1, 1))
 
 
 def exported(shape, align_corners) -> onnx.ModelProto:
@@ -129,7 +129,7 @@ def opencv_run(threads: int, x):
 
 
 def peers(shape, align_corners, threads) -> dict:
-    x, theta = np.random.default_rng(0).random(shape, np.float32), rotation(shape[0], *shape[2:])
+    x, theta = np.random.default_rng(0).random(shape, np.float32), rotation(shape, align_corners)
     unfused, plain = exported(shape, align_corners), stock(shape, align_corners)
     fused, _ = rewriter.fuse(unfused)
     module, image, matrix = Warp(align_corners), torch.from_numpy(x), torch.from_numpy(theta)
@@ -196,9 +196,9 @@ def main() -> None:
         if args.k not in label:
             continue
         if args.modes:
-            x, theta = np.random.default_rng(0).random(shape, np.float32), rotation(shape[0], *shape[2:])
+            x = np.random.default_rng(0).random(shape, np.float32)
             runs = {" ".join(map(str, mode)): session_run(sampler(shape, *mode), rewriter.session_options(),
-                                                          args.threads, x, theta) for mode in MODES}
+                                                          args.threads, x, rotation(shape, mode[-1])) for mode in MODES}
             print(f"{label}: {line(runs, race(runs, args.seconds), 'linear zeros 0')}", flush=True)
             continue
         for align_corners in (0, 1):
