@@ -127,8 +127,17 @@ def _step(value: ir.Value, scope: Scope) -> tuple[list[ir.Value], list[ir.Value]
     if node.op_type in ("Cast", "CastLike") and not {scope.dtype(v) for v in (value, *node.inputs[:1])} <= FLOATS:
         return [], [], "a cast between integers and floats is not linear"
     if not rule.linear(frozenset(i for i, _ in carriers)):
-        return [], [], f"{node.op_type} is not linear in what it is given"
+        return [], [], _why_not_linear(node, [v for _, v in carriers], scope)
     return [v for _, v in carriers], [v for _, v in operands if kind(v, scope) is not Kind.DATA], ""
+
+
+def _why_not_linear(node: ir.Node, carriers: list[ir.Value], scope: Scope) -> str:
+    for value in carriers:
+        if value.is_graph_input() and value.const_value is not None:
+            return f"{value.name} is an initializer that is an input too, so callers may override it"
+    if len(carriers) < 2 or node.op_type not in ("Mul", "MatMul", "Einsum", "Gemm", "FusedMatMul"):
+        return f"{node.op_type} is not linear in what it is given"
+    return f"{node.op_type} multiplies {' with '.join(v.name or '?' for v in carriers)}, neither of them constant"
 
 
 def _through_branch(node: ir.Node, value: ir.Value, scope: Scope):

@@ -214,69 +214,6 @@ def test_parameters_in_several_values(export, fuses, dynamo):
     fuses(model, {model.graph.input[0].name: angle.numpy()}, {"AffineGrid": 1}, reference=[module(angle)])
 
 
-def edited(index, by):
-    def form(theta, b):
-        b = b.clone()
-        b.view(-1)[index] += by
-        return hand_matmul_last(theta, b)
-
-    return form
-
-
-IMPOSTORS = {
-    "one element off": (edited(30, 0.05), "x column is off by 0.05"),
-    "one element off by 8 ulp": (edited(30, 8 * 2.0**-23), "column is off by"),
-    "last of the ones": (edited(188, 1e-5), "homogeneous column is off by"),
-    "per-sample base": (
-        lambda t, b: (torch.stack([b, b * 1.01]).reshape(2, -1, 3) @ t.transpose(1, 2)).reshape(-1, *SIZE, 2),
-        "column is off by"),
-    "pixel-wise factor": (lambda t, b: hand_matmul_last(t, b * torch.linspace(1, 2, 9)[None, :, None]),
-                          "column is off by"),
-}
-
-
-@pytest.mark.parametrize("which", IMPOSTORS)
-def test_impostors_stay_with_a_reason(export, custom, which):
-    import rewriter
-
-    form, reason = IMPOSTORS[which]
-    model = export(Adjusted(form), (thetas(2, 2),))
-    fused, report = rewriter.fuse(model)
-    assert custom(fused) == {} and fused.SerializeToString() == model.SerializeToString()
-    assert any(reason in miss.reason for miss in report.missed), report.missed
-
-
-@pytest.mark.parametrize("module", [
-    lambda t: torch.tanh(hand_matmul_last(t, base(SIZE, False))),
-    lambda t: hand_matmul_last(t, base(SIZE, False)).clamp(-1, 1),
-], ids=["tanh", "clamp"])
-def test_a_nonlinear_step_keeps_the_grid_but_not_the_sampler(export, fuses, module):
-    class Net(torch.nn.Module):
-        def forward(self, image, theta):
-            return F.grid_sample(image, module(theta), align_corners=False)
-
-    image, theta = torch.rand(2, 3, 8, 8), thetas(2, 2)
-    model = export(Net(), (image, theta), opset=20)
-    fuses(model, {"image": image.numpy(), "theta": theta.numpy()}, {"AffineGrid": 1},
-          reference=[Net()(image, theta)])
-
-
-def test_a_constant_grid_without_a_sampler_is_left(export, custom):
-    import rewriter
-
-    class Net(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.register_buffer("theta", thetas(1, 2))
-
-        def forward(self, x):
-            return x + F.affine_grid(self.theta, (1, 1, *SIZE), align_corners=False)
-
-    model = export(Net(), (torch.rand(1, *SIZE, 2),))
-    fused, _ = rewriter.fuse(model)
-    assert custom(fused) == {} and np.array_equal(fused.SerializeToString(), model.SerializeToString())
-
-
 @pytest.mark.parametrize("rank", [2, 3])
 def test_a_size_that_affine_grid_takes_is_taken_as_it_is(run, rank):
     dims = ["N", *"DHW"[-rank:], rank]

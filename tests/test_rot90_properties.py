@@ -95,11 +95,12 @@ def imposter(draw, sketch, y):
 
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(chains())
-def test_random_chains(run, custom, chain):
+def test_random_chains(run, custom, tally, chain):
     sketch, outputs = chain
     model = sketch.model(*outputs)
     fused, report = rewriter.fuse(model)
     onnx.checker.check_model(fused, full_check=True)
+    tally["fused" if report.fused else "declined" if report.missed else "nothing found"] += 1
     event(f"fused: {', '.join(str(f.operator) for f in report.fused) or 'nothing'}")
     got = run(fused, sketch.feeds)
     for name in outputs:
@@ -112,7 +113,7 @@ def test_random_chains(run, custom, chain):
 
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
-def test_a_rotation_is_found_whatever_it_is_made_of(run, custom, data):
+def test_a_rotation_is_found_whatever_it_is_made_of(run, custom, tally, data):
     """A chain completed to a rotation by its own inverse becomes exactly that one node."""
     rank = data.draw(st.integers(2, 5))
     shape = data.draw(st.lists(st.integers(3, 4), min_size=rank, max_size=rank))
@@ -135,7 +136,8 @@ def test_a_rotation_is_found_whatever_it_is_made_of(run, custom, data):
         y = sketch.flip(y, flips)
     np.testing.assert_array_equal(sketch.values[y], want)
     model = sketch.model(y)
-    fused, _ = rewriter.fuse(model)
+    fused, report = rewriter.fuse(model)
+    tally["fused" if report.fused else "declined"] += 1
     assert custom(fused) == {"Rot90": 1}
     (node,) = fused.graph.node
     found = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}

@@ -80,8 +80,8 @@ def test_a_leaf_that_no_small_value_cuts_off():
 
 
 @pytest.mark.parametrize(("text", "leaf", "reason"), [
-    ("y = Mul(x, z)", "y", "Mul is not linear"), ("y = Div(one, x)", "y", "Div is not linear"),
-    ("y = MatMul(x, x)", "y", "MatMul is not linear"), ("y = other.Thing(x)", "y", "Thing is not linear"),
+    ("y = Mul(x, z)", "y", "Mul multiplies x with z"), ("y = Div(one, x)", "y", "Div is not linear"),
+    ("y = MatMul(x, x)", "y", "MatMul multiplies x with x"), ("y = other.Thing(x)", "y", "Thing is not linear"),
     ("i = Cast<to = 7>(x) y = Cast<to = 1>(i)", "y", "cast between integers and floats"),
     ("b = Cast<to = 9>(x) y = Where(b, x, z)", "y", "Where is not linear"),
     ("i = Cast<to = 7>(x) y = Gather(z, i)", "y", "Gather is not linear")])

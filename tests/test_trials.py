@@ -7,31 +7,12 @@ import onnx
 import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper
+from size_texts import POSITIONS, parsed, size_arithmetic
 
 from rewriter.evaluator import EvaluationError, Kind, kind
 from rewriter.scopes import Facts, scopes
 from rewriter.slices import linear_slice
 from rewriter.trials import beyond_trial, symbols, trials
-
-HEAD = '<ir_version: 9, opset_import: ["" : 18, "other" : 1]>\n'
-CONSTANTS = "<int64[1] zero = {0}, int64[1] two = {2}, int64[1] last = {3}, int64[1] eight = {8}, int64[1] edge = {%d}>"
-
-
-def parsed(text):
-    model = ir.from_proto(onnx.parser.parse_model(HEAD + text))
-    scope = next(scopes(Facts(model)))
-    return scope, {v.name: v for v in (*model.graph.inputs, *(o for n in model.graph for o in n.outputs))}
-
-
-def size_arithmetic(lines, edge=20, inputs="float[N, C, H, W] x"):
-    return parsed(f"""g ({inputs}) => (float[a] y) {CONSTANTS % edge} {{
-        shape = Shape(x)
-        n = Gather(shape, zero)
-        h = Gather(shape, two)
-        w = Gather(shape, last)
-        {lines}
-        y = Identity(x)
-    }}""")
 
 
 def tried(scope, value):
@@ -184,3 +165,29 @@ def test_a_long_chain_is_classified():
     assert scope.shape(data) == ("N", "W")
     with pytest.raises(EvaluationError):
         trials(scope, [sizes])[0].value(data)
+
+
+@pytest.mark.parametrize(("line", "op_type"), [
+    ("q = Div(w, eight)\n m = Mul(q, eight)\n s = Sub(w, m)\n e = Constant<value_ints = [5]>()\n"
+     "c = Equal(s, e)\n r = Where(c, h, w)", "Equal"),  # a remainder: no power of two shows it
+    ("a = Constant<value_ints = [70]>()\n b = Constant<value_ints = [100]>()\n c = Greater(h, w)\n"
+     "d = Greater(w, a)\n e = And(c, d)\n r = Where(e, h, w)", "Greater"),  # two conditions, one on both sizes
+    ("q = Div(w, eight)\n m = Mul(q, eight)\n s = Sub(m, h)\n c = Equal(s, last)\n r = Where(c, h, w)", "Equal"),
+    ("d = Mul(h, two)\n m = Mul(w, eight)\n s = Sub(d, m)\n c = Equal(s, last)\n r = Where(c, h, w)", "Equal")])
+def test_outcomes_that_trying_may_not_meet(line, op_type):
+    scope, values = size_arithmetic(line)
+    assert beyond_trial(scope, [values["r"]]).op_type == op_type
+
+
+def test_conditions_that_are_joined_are_met_together():
+    scope, values = size_arithmetic("a = Constant<value_ints = [100]>()\n b = Constant<value_ints = [50]>()\n"
+                                    "c = Greater(h, a)\n d = Greater(w, b)\n e = And(c, d)\n r = Where(e, h, w)")
+    assert beyond_trial(scope, [values["r"]]) is None
+    met = {(t.sizes["H"] > 100, t.sizes["W"] > 50) for t in trials(scope, [values["r"]])}
+    assert met == {(False, False), (False, True), (True, False), (True, True)}
+
+
+def test_positions_beyond_a_constant_are_tried():
+    """A size of 201 is the first with a pixel that the constant cuts off."""
+    scope, values = size_arithmetic(POSITIONS + "k = Constant<value_int = 200>()\n r = Min(line, k)")
+    assert {201, 202} <= {trial.sizes["W"] for trial in trials(scope, [values["r"]])}

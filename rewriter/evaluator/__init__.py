@@ -49,18 +49,21 @@ class Evaluator:
     Attributes:
         sizes: symbol -> int.
         assumes: shapes that some values are taken to have, whatever is declared of them.
+        fixed: what some structural values are taken to be, whatever they are computed from.
         optional: whether the graph need not run with these sizes and shapes at all.
         unit: rounding unit of the coarsest float dtype that went into the parameter-free operands of what was `run`.
     """
 
     def __init__(self, scope: Scope, sizes: Mapping[str, int],
-                 assumes: Mapping[ir.Value, tuple[int, ...]] | None = None, *, optional: bool = False):
+                 assumes: Mapping[ir.Value, tuple[int, ...]] | None = None, *,
+                 fixed: Mapping[ir.Value, np.ndarray] | None = None, optional: bool = False):
         self.scope, self.sizes, self.unit = scope, sizes, 0.0
-        self._memo: dict[ir.Value, np.ndarray] = {}
-        self._units: dict[ir.Value, float] = {}
-        self.assumes = dict(assumes or {})
+        self.assumes, self.fixed = dict(assumes or {}), dict(fixed or {})
         self.optional = optional or bool(assumes)
-        self._seen: dict[ir.Value, tuple[int, ...]] = dict(self.assumes)  # shapes met while evaluating
+        self._memo: dict[ir.Value, np.ndarray] = dict(self.fixed)
+        self._units = {value: rounding_unit(array.dtype) for value, array in self.fixed.items()}
+        # shapes met while evaluating
+        self._seen = self.assumes | {value: array.shape for value, array in self.fixed.items()}
 
     def shape(self, value: ir.Value) -> tuple[int, ...]:
         """The concrete shape of a value.

@@ -268,5 +268,5 @@ def test_command_line(tmp_path, capsys):
     with pytest.raises(SystemExit) as left:
         main(["a.onnx", "b.onnx", "--target", "coreml"])
     assert left.value.code == 2
-    with pytest.raises(rewriter.RewriterError, match="there are portable, stock, openvino, tensorrt"):
+    with pytest.raises(rewriter.RewriterError, match="there are portable, kernels, stock, openvino, tensorrt"):
         rewriter.fuse(onnx.ModelProto(), target="coreml")

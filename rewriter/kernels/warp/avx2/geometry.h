@@ -22,6 +22,7 @@ struct BoxAxis {
     float low = 0, high = 0;
     double sign = 1, shift = 0; // of a mirror image: coordinates are sign * p + shift
     bool folds = false;         // whether the tile crosses one of the two lines that reflect
+    bool clamps_low = false, clamps_high = false; // whether coordinates are moved to low, to high
     float fold_low = -1e6f, fold_high = 1e6f;
 };
 
@@ -89,6 +90,8 @@ inline Reach box_axis(double low, double high, std::int64_t n, Padding padding, 
     }
     const double first = std::floor(smaller(larger(low - kSlack, least), most));
     const double final = std::floor(smaller(larger(high + kSlack, least), most));
+    box.clamps_low = low - kSlack < least;
+    box.clamps_high = high + kSlack > most;
     box.origin = std::int64_t(first) - support.before;
     box.size = int(final - first) + 1 + support.before + support.after;
     const double offset = double(box.origin);

@@ -40,18 +40,25 @@ inline void nearest_row(const float* plane, const int* index, int count, float* 
     }
 }
 
+// Wide where a row of y runs along rows of x; square where it crosses them.
+inline Shape nearest_shape(const PixelMap& map) {
+    static_assert(kKeptPixels == 1024);
+    return std::fabs(map.m[1][0]) < std::fabs(map.m[0][0]) ? Shape{64, 16} : Shape{32, 32};
+}
+
 inline void sample_nearest(const Work& work, const Tile& tile, Scratch& scratch) {
     BoxAxis axes[2];
     const Reach reach = box_axes(work, tile, kNearestSupport, axes);
     if (reach == Reach::Outside) return fill_zero(work, tile);
     if (reach == Reach::TooFar) return sample_rows<Mode::Nearest>(work, tile, scratch);
     const Lines lines[2] = {{work.map, 0, tile, axes[0]}, {work.map, 1, tile, axes[1]}};
-    for (int r = 0; r < tile.h; ++r) {
-        nearest_pixels(axes, work.job.in, lines, r, tile.w, scratch.index);
-        for (std::int64_t c = 0; c < work.channels; ++c)
-            (work.streams ? nearest_row<true> : nearest_row<false>)(work.x + c * work.in_plane, scratch.index, tile.w,
-                                                                    work.out(tile, c, r));
-    }
+    const int row_pixels = round_up(tile.w, kLanes);
+    for (int r = 0; r < tile.h; ++r)
+        nearest_pixels(axes, work.job.in, lines, r, tile.w, scratch.index + r * row_pixels);
+    const auto sample = work.streams ? nearest_row<true> : nearest_row<false>;
+    for (std::int64_t c = 0; c < work.channels; ++c) // what a tile reads of one plane stays in the first cache
+        for (int r = 0; r < tile.h; ++r)
+            sample(work.x + c * work.in_plane, scratch.index + r * row_pixels, tile.w, work.out(tile, c, r));
 }
 
 } // namespace

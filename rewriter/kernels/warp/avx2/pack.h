@@ -1,6 +1,6 @@
 #pragma once
 
-#include "warp/avx2/geometry.h"
+#include "warp/avx2/spans.h"
 
 // The source box of a tile as pixels of K floats, so that one load brings what K planes have at a pixel:
 //   K = 2  one channel, rows y and y + 1: a load of two pixels is all of a bilinear footprint
@@ -127,10 +127,11 @@ inline void pack_row(const Rows<K>& rows, std::int64_t origin, int from, int to,
     for (int column = right; column < to; ++column) outside(column);
 }
 
-// Fills a box from `planes` channels of x that are `plane` floats apart. Lanes without a channel repeat the first.
+// Fills what is read of a box from `planes` channels of x that are `plane` floats apart. Lanes without a channel repeat
+// the first.
 template <int K>
 inline void pack(const float* x, std::ptrdiff_t plane, int planes, const Extent& in, Padding padding,
-                 bool align_corners, const Box& box) {
+                 bool align_corners, const Box& box, const Spans& spans) {
     const BoxAxis& horizontal = box.axes[0];
     const BoxAxis& vertical = box.axes[1];
     const int count = K == 2 ? vertical.size - 1 : vertical.size, wide = round_up(horizontal.size, kLanes);
@@ -140,11 +141,16 @@ inline void pack(const float* x, std::ptrdiff_t plane, int planes, const Extent&
         vertical.origin + vertical.size <= in.h) {
         const float* row = x + vertical.origin * in.w + horizontal.origin;
         float* to = box.data;
-        for (int r = 0; r < count; ++r, row += in.w, to += box.stride)
-            for (int at = 0; at < wide; at += kLanes) {
+        for (int r = 0; r < count; ++r, row += in.w, to += box.stride) {
+            int from, end;
+            spans.columns(r, from, end);
+            const int columns = round_up(end - from, kLanes);
+            from = smaller(from, wide - columns);
+            for (int at = from; at < from + columns; at += kLanes) {
                 for (int k = 0; k < (K == 2 ? 1 : K); ++k) prefetch(row + at + ahead[k] + kRowsAhead * in.w);
                 interleave<K>(row + at, ahead, to + at * K);
             }
+        }
         return;
     }
     const auto row_at = [&](std::int64_t y) -> const float* {
@@ -152,6 +158,8 @@ inline void pack(const float* x, std::ptrdiff_t plane, int planes, const Extent&
         return y < 0 ? nullptr : x + y * in.w;
     };
     for (int r = 0; r < count; ++r) {
+        int from, end;
+        spans.columns(r, from, end);
         float* to = box.data + std::ptrdiff_t(r) * box.stride;
         const std::int64_t y = vertical.origin + r;
         Rows<K> rows;
@@ -161,9 +169,9 @@ inline void pack(const float* x, std::ptrdiff_t plane, int planes, const Extent&
         else
             for (int k = 1; k < K; ++k) rows.at[k] = rows.at[0] + ahead[k];
         if (rows.at[0] || (K == 2 && rows.at[1])) {
-            pack_row<K>(rows, horizontal.origin, 0, horizontal.size, in.w, padding, align_corners, to);
+            pack_row<K>(rows, horizontal.origin, from, end, in.w, padding, align_corners, to);
         } else {
-            for (int i = 0; i < horizontal.size * K; ++i) to[i] = 0;
+            for (int i = from * K; i < end * K; ++i) to[i] = 0;
         }
     }
 }

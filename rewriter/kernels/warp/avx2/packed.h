@@ -34,19 +34,23 @@ inline void sample_tile(const Work& work, const Tile& tile, Scratch& scratch) {
     const Reach reach = box_axes(work, tile, Kernel::kSupport, box.axes);
     if (reach == Reach::Outside) return fill_zero(work, tile);
     box.stride = round_up(box.axes[0].size, 2) * K;
-    box.data = scratch.box;
-    if (reach == Reach::TooFar || std::int64_t(box.stride) * box.axes[1].size > kBoxFloats)
-        return sample_rows<Kernel::kMode>(work, tile, scratch);
-    const Lines lines[2] = {{work.map, 0, tile, box.axes[0]}, {work.map, 1, tile, box.axes[1]}};
     const int row_pixels = round_up(tile.w, kLanes);
     const bool keep = work.channels > kChannels; // the coordinates, for the next channels
+    const int weights_of_tile = (keep ? tile.h : 1) * row_pixels * Kernel::kWeights;
+    box.data = scratch.floats + weights_of_tile;
+    if (reach == Reach::TooFar || std::int64_t(box.stride) * box.axes[1].size > kFloats - weights_of_tile)
+        return sample_rows<Kernel::kMode>(work, tile, scratch);
+    const Lines lines[2] = {{work.map, 0, tile, box.axes[0]}, {work.map, 1, tile, box.axes[1]}};
+    constexpr int kHigher = K == 2 ? 1 : 0; // a packed row holds the next one too
+    const Spans spans(work.map, tile, box.axes, Kernel::kSupport, Kernel::kSupport.after - kHigher,
+                      Kernel::kSupport.before + 1);
     const std::ptrdiff_t plane = work.out_plane, width = work.job.out.w;
     const bool streams = K < 8 && work.streams; // eight planes are more than the processor combines writes of
     const bool extends = Kernel::kSupport.before > 0;
     for (std::int64_t c = 0; c < work.channels; c += kChannels) {
         const int planes = int(smaller(work.channels - c, std::int64_t(kChannels)));
         pack<K>(work.x + c * work.in_plane, work.in_plane, planes, work.job.in,
-                extends ? work.job.padding : Padding::Zeros, work.job.align_corners, box);
+                extends ? work.job.padding : Padding::Zeros, work.job.align_corners, box, spans);
         float* out = work.out(tile, c, 0);
         const std::ptrdiff_t next = c + kChannels < work.channels ? kChannels * plane : tile.w;
         for (int r = 0; r < tile.h; ++r, out += width) {
@@ -55,7 +59,7 @@ inline void sample_tile(const Work& work, const Tile& tile, Scratch& scratch) {
                 for (int k = 0; k < planes; ++k) prefetch(out + k * plane + next, tile.w);
             const int slot = keep ? r * row_pixels : 0;
             int* index = scratch.index + slot;
-            float* weights = scratch.weights + slot * Kernel::kWeights;
+            float* weights = scratch.floats + slot * Kernel::kWeights;
             if (c == 0 || !keep) Kernel::weigh(box, lines, r, tile.w, index, weights);
             if (streams)
                 sample_row<Kernel, K, true>(box, index, weights, tile.w, planes, plane, out);
@@ -65,24 +69,34 @@ inline void sample_tile(const Work& work, const Tile& tile, Scratch& scratch) {
     }
 }
 
-// The tile whose box is smallest for its size, or an empty one if every box is too large.
+// The tile of which the least is packed for a pixel written, or an empty one if that is too much or no box fits.
 template <class Kernel, int K>
 inline Shape best_shape(const Work& work, const Tile& part) {
-    constexpr double kRowCost = 10, kTileCost = 100, kWorst = 4; // in pixels packed; the last for each pixel written
-    constexpr int kKept = 4 * kKeptPixels / Kernel::kWeights;
+    constexpr int kWidths[] = {128, 96, 64, 48, 32, 16};
+    constexpr double kWorst = 4, kSourceRowCost = 12, kRowCost = 10, kTileCost = 100; // in pixels packed
+    constexpr double kTaps = Kernel::kSupport.before + 1 + Kernel::kSupport.after;
     const bool keep = work.channels > (K == 2 ? 1 : K);
+    const auto& m = work.map.m;
+    const double shrinks = std::fabs(m[0][0] * m[1][1] - m[0][1] * m[1][0]);
     Shape best{0, 0};
     double least = kWorst;
-    for (int w = 128; w >= 16; w /= 2)
-        for (int h = kMaxRows; h >= 8; h /= 2) {
-            if (keep && w * h > kKept) continue;
-            const int columns = smaller(w, part.w), rows = smaller(h, part.h);
-            double area = 1;
-            for (int axis = 0; axis < 2; ++axis)
-                area *= std::fabs(work.map.m[axis][0]) * (columns - 1) + std::fabs(work.map.m[axis][1]) * (rows - 1) +
-                        Kernel::kSupport.before + Kernel::kSupport.after + 3;
-            if (!(area * K <= kBoxFloats)) continue;
-            const double cost = (area + kRowCost * rows + kTileCost) / (columns * rows);
+    for (const int w : kWidths)
+        for (int h = kMaxRows; h >= 8; h -= 8) {
+            const int most_columns = smaller(w, part.w), most_rows = smaller(h, part.h);
+            const int row_pixels = round_up(most_columns, kLanes), pixels = keep ? row_pixels * most_rows : row_pixels;
+            if (keep && pixels > kKeptPixels) continue;
+            const auto extent = [&](int axis, double columns, double rows) {
+                return std::fabs(m[axis][0]) * (columns - 1) + std::fabs(m[axis][1]) * (rows - 1) + kTaps;
+            };
+            const double box = (extent(0, most_columns, most_rows) + 2) * (extent(1, most_columns, most_rows) + 1);
+            if (!(box * K + pixels * Kernel::kWeights <= kFloats)) continue;
+            // On average: the last tiles may be smaller.
+            const double columns = double(part.w) / ((part.w + w - 1) / w);
+            const double rows = double(part.h) / ((part.h + h - 1) / h);
+            const double size[2] = {extent(0, columns, rows), extent(1, columns, rows)};
+            // What a tile covers of x, and the taps and the rounding to whole vectors around it.
+            const double packed = shrinks * columns * rows + kTaps * (size[0] + size[1]) + kLanes / 2 * size[1];
+            const double cost = (packed + kSourceRowCost * size[1] + kRowCost * rows + kTileCost) / (columns * rows);
             if (cost < least) {
                 least = cost;
                 best = {w, h};

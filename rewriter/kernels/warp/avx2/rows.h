@@ -93,11 +93,11 @@ struct AxisTaps {
 template <Mode mode>
 inline void sample_rows(const Work& work, const Tile& tile, Scratch& scratch) {
     constexpr int kTaps = taps_across(mode);
-    static_assert(kTaps * kTaps * kSegment <= kKeptPixels);
+    static_assert(kTaps * kTaps * kSegment <= kKeptPixels && kKeptPixels <= kFloats);
     const SampleJob& job = work.job;
     const PixelMap& map = work.map;
     std::int32_t* const index = scratch.index; // [tap][pixel], -1: outside
-    float* const weight = scratch.weights;
+    float* const weight = scratch.floats;
     const AxisRule across(job.in.w, mode, job.padding, job.align_corners);
     const AxisRule down(job.in.h, mode, job.padding, job.align_corners);
     const __m256i width = _mm256_set1_epi32(int(job.in.w));

@@ -19,7 +19,7 @@ inline void sample_piece(Work& work, const Tile& part) {
     }
     Scratch scratch;
     if (work.job.mode == Mode::Nearest)
-        tiles(part, {64, kMaxRows}, [&](const Tile& tile) { sample_nearest(work, tile, scratch); });
+        tiles(part, nearest_shape(work.map), [&](const Tile& tile) { sample_nearest(work, tile, scratch); });
     else if (work.job.mode == Mode::Linear)
         sample_packed<Linear>(work, part, scratch);
     else

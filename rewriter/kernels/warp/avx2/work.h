@@ -6,14 +6,13 @@
 namespace warpfuse {
 namespace {
 
-constexpr int kBoxFloats = 10240; // 40 KB
+constexpr int kFloats = 14720;    // 57 KB; with the rest a task stays below 64
 constexpr int kKeptPixels = 1024; // of a tile, whose taps are kept for several groups of channels
 
 // A task's memory, on its stack.
 struct Scratch {
-    alignas(64) float box[kBoxFloats + 64]; // a box's last row may be written up to seven pixels too far
     alignas(64) std::int32_t index[kKeptPixels];
-    alignas(64) float weights[4 * kKeptPixels];
+    alignas(64) float floats[kFloats + 64]; // weights, then a box, whose last row may be written seven pixels too far
 };
 
 inline bool finite(const PixelMap& map, int axis) {
