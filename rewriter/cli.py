@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from rewriter import __version__, many_options, saving
 from rewriter.comparing import options as comparing
 from rewriter.comparing.machine import physical_cores
-from rewriter.errors import KEPT_GOING, InternalError, RewriterError, UsageError, exit_codes
+from rewriter.errors import CLOSED_PIPE, KEPT_GOING, InternalError, RewriterError, UsageError, exit_codes
 from rewriter.fusing import anchors_of, choose_patterns, rewrite_file
 from rewriter.opening import Opened, open_model
 from rewriter.report import Report
@@ -66,6 +66,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         terminated = isinstance(interruption, _Terminated)
         errors.line(f"{'terminated' if terminated else 'interrupted'}; no file was left half written")
         return 128 + (signal.SIGTERM if terminated else signal.SIGINT)
+    except BrokenPipeError:  # whoever read what we print has left; the model is written before
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nor may the interpreter complain at its end
+        return CLOSED_PIPE
     except Exception as error:  # not foreseen, hence a bug, and no reason for a page of traceback
         failure = InternalError(f"{type(error).__name__}: {error}")
         failure.__cause__ = error

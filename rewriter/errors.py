@@ -122,6 +122,7 @@ class TargetError(RewriterError):
     meaning = "the target that was asked for cannot run a node of the fused model"
 
 
+CLOSED_PIPE = 141  # exit code where the reader of our output has left, as shells give it
 KEPT_GOING = 11  # exit code where --keep-going wrote the input through after an InternalError
 
 
@@ -129,6 +130,7 @@ def exit_codes() -> dict[int, str]:
     """Every exit code with its meaning, in order; `--help` and the documentation are made from this."""
     codes = {0: "done, also where there was nothing to fuse",
              KEPT_GOING: "as 10, but --keep-going wrote the input through unchanged",
+             CLOSED_PIPE: "what is printed was not read to its end; the model is written",
              130: "interrupted (143: terminated); no file was left half written"}
     codes.update((kind.exit_code, kind.meaning) for kind in RewriterError.__subclasses__())
     return dict(sorted(codes.items()))

@@ -17,11 +17,16 @@ WIDTH = 100
 MOST_PLACES = 20  # lines an operator gets; --json has them all
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        raise  # the BrokenPipeError that rich is handling: the command line answers it
+
+
 class Terminal:
     """Writes to one stream. Whatever comes from a model is escaped: no control character of it reaches the stream."""
 
     def __init__(self, file: IO[str]):
-        console = Console(file=file, highlight=False, soft_wrap=False, emoji=False, markup=False)
+        console = _Console(file=file, highlight=False, soft_wrap=False, emoji=False, markup=False)
         console.width = min(console.width, WIDTH) if console.is_terminal else WIDTH
         self._console = console
         self._encoding = getattr(file, "encoding", None) or "utf-8"

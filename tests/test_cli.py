@@ -291,6 +291,17 @@ def test_a_signal_leaves_everything_as_it_was(files, name, code):
     assert contents(files) == before
 
 
+@pytest.mark.skipif(os.name != "posix", reason="pipes")
+def test_a_reader_that_has_left_is_no_bug(files):
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "wb") as nobody:
+        done = subprocess.run([sys.executable, "-m", "rewriter", "stn.onnx", "out.onnx"], stdout=nobody,
+                              stderr=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stderr) == (141, b"")
+    assert rewriter.fuse("out.onnx", dry_run=True).fused == []
+
+
 def test_help_is_for_newcomers(capsys):
     assert ended("--help") == 0
     text = capsys.readouterr().out
