@@ -31,7 +31,7 @@ Pool Call::pool() const {
         const ort::Api& api = call.site_.api();
         const auto* kernel_context = static_cast<const ort::KernelContext*>(call.context_);
         ort::Status* status =
-            api.call<ort::KernelContext_ParallelFor>(kernel_context, task, count, std::size_t(0), data);
+            api.call<ort::KernelContext_ParallelFor>(kernel_context, task, count, count, data);
         if (!status) return;
         api.call<ort::ReleaseStatus>(status);
         for (std::size_t i = 0; i < count; ++i) task(data, i);

@@ -42,7 +42,7 @@ inline void nearest_row(const float* plane, const int* index, int count, float* 
 
 // Wide where a row of y runs along rows of x; square where it crosses them.
 inline Shape nearest_shape(const PixelMap& map) {
-    static_assert(kKeptPixels == 1024);
+    static_assert(kKeptPixels >= 64 * 16);
     return std::fabs(map.m[1][0]) < std::fabs(map.m[0][0]) ? Shape{64, 16} : Shape{32, 32};
 }
 

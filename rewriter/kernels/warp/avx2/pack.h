@@ -167,7 +167,7 @@ inline void pack(const float* x, std::ptrdiff_t plane, int planes, const Extent&
         if constexpr (K == 2)
             rows.at[1] = row_at(y + 1);
         else
-            for (int k = 1; k < K; ++k) rows.at[k] = rows.at[0] + ahead[k];
+            for (int k = 1; k < K; ++k) rows.at[k] = rows.at[0] ? rows.at[0] + ahead[k] : nullptr;
         if (rows.at[0] || (K == 2 && rows.at[1])) {
             pack_row<K>(rows, horizontal.origin, from, end, in.w, padding, align_corners, to);
         } else {

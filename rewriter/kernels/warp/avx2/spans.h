@@ -17,7 +17,8 @@ public:
         const double across[2] = {x.sign * map.m[0][0], y.sign * map.m[1][0]};
         const double down[2] = {x.sign * map.m[0][1], y.sign * map.m[1][1]};
         const double covered = std::fabs(across[0] * down[1] - across[1] * down[0]) * tile.w * tile.h;
-        const bool whole = x.folds || y.folds || covered > kFull * x.size * y.size;
+        const bool exact = std::fabs(x.shift) < kExact && std::fabs(y.shift) < kExact;
+        const bool whole = x.folds || y.folds || !exact || covered > kFull * x.size * y.size;
         first_ = whole ? y.size : y.clamps_low ? rows_above + rows_below : 0;
         end_ = y.clamps_high ? y.size - 1 - support.before - support.after : y.size;
         const double corner_x = x.sign * coordinate(map, 0, tile.i, tile.j) + x.shift - double(x.origin);
@@ -41,6 +42,7 @@ public:
 
 private:
     static constexpr double kFull = 0.75; // share of a box from which on it is packed whole
+    static constexpr double kExact = 1e9; // larger shifts leave coordinates that depend on how they are computed
     static constexpr double kLevel = 64;  // slope of sides that bound no row
 
     // Two opposite sides of a tile: the leftmost and the rightmost that they are at the height of row 0.

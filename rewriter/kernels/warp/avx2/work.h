@@ -6,8 +6,8 @@
 namespace warpfuse {
 namespace {
 
-constexpr int kFloats = 14720;    // 57 KB; with the rest a task stays below 64
-constexpr int kKeptPixels = 1024; // of a tile, whose taps are kept for several groups of channels
+constexpr int kFloats = 40000;    // 156 KB: the stack of any thread that ONNX Runtime is built for holds more
+constexpr int kKeptPixels = 4096; // of a tile, whose taps are kept for several groups of channels
 
 // A task's memory, on its stack.
 struct Scratch {
