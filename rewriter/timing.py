@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 
 from rewriter.comparing.inputs import input_specs, make_feeds
-from rewriter.comparing.sessions import make_session, to_value
+from rewriter.comparing.sessions import bound, make_session, to_value
 from rewriter.comparing.statistics import interleave, ratio_of_medians
 from rewriter.errors import RunError
 from rewriter.workers import one_line
@@ -85,10 +85,8 @@ def _session(model: bytes, folder: str, threads: int, label: str):
 
 
 def _runner(session, values: dict, label: str, assumed: Mapping[str, int]) -> Callable[[], object]:
-    def run():
-        return session.run_with_ort_values(None, values)
-
     try:
+        run = bound(session, values)
         run()
     except Exception as error:
         hint = f" (sizes were assumed: {assumed}; set them with --dim)" if assumed else ""

@@ -125,6 +125,7 @@ class _Run:
                 self.cast, input_specs(self.unfused.proto.graph), self.names, dims, sizes, fixed=others,
                 given=dict(self.settings.given), seed=self.settings.seed, seconds=self.each, jumping=self.jumping,
                 step=self.progress.within)
+        self.progress.within(1.0)
 
     def open(self, arrays: dict[str, np.ndarray]) -> dict[str, dict[str, np.ndarray]]:
         """Every variant's outputs, of those that run."""

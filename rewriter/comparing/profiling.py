@@ -18,7 +18,7 @@ import onnx
 
 from rewriter.comparing.fragments import DOMAIN, walk
 from rewriter.comparing.report import Operator, Profile
-from rewriter.comparing.sessions import make_session, to_value
+from rewriter.comparing.sessions import bound, make_session, to_value
 
 _TOKEN = re.compile(r"wf(\d+|body)_")
 _SUFFIX = "_kernel_time"
@@ -46,10 +46,10 @@ class Profiler:
         folder = options["folder"] or os.path.dirname(os.path.abspath(options["path"]))
         session = make_session(model.SerializeToString(), folder=folder, threads=options["threads"],
                                library=options.get("library"), profile=os.path.join(scratch, "profile"))
-        values = {name: to_value(array) for name, array in arrays.items()}
+        run = bound(session, {name: to_value(array) for name, array in arrays.items()})
         runs, end = 0, time.perf_counter() + LONGEST
         while runs < 3 or (runs < RUNS and time.perf_counter() < end):
-            session.run_with_ort_values(None, values)
+            run()
             runs += 1
         path = session.end_profiling()
         with open(path) as file:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rewriter.comparing.sessions import make_session, to_array, to_value
+from rewriter.comparing.sessions import bound, make_session, outputs_of, to_value
 
 SETTLE = 0.002  # seconds of untimed runs after others have had the caches
 LONG = 0.010  # runs of this many seconds fill the caches themselves
@@ -88,7 +88,7 @@ class OnnxRuntime(Runner):
     def prepare(self) -> str:
         import onnxruntime as ort
 
-        self._session, self._values = None, {}
+        self._session, self._run, self._values = None, None, {}
         provider = self.options.get("provider", "CPUExecutionProvider")
         if provider not in ort.get_available_providers():
             raise Unavailable(f"onnxruntime {ort.__version__} has no {provider}; it has "
@@ -103,16 +103,18 @@ class OnnxRuntime(Runner):
                                      if key in self.options})
 
     def drop(self) -> None:
-        self._session = None
+        self._session = self._run = None
 
     def feed(self, arrays: dict[str, np.ndarray]) -> None:
-        self._values = {name: to_value(array) for name, array in arrays.items()}
+        self._values, self._run = {name: to_value(array) for name, array in arrays.items()}, None
 
     def run(self) -> object:
-        return self._session.run_with_ort_values(None, self._values)
+        if self._run is None:
+            self._run = bound(self._session, self._values)
+        return self._run()
 
     def fetch(self, outputs) -> dict[str, np.ndarray]:
-        return {value.name: to_array(output) for value, output in zip(self._session.get_outputs(), outputs)}
+        return outputs_of(self._session, outputs)
 
 
 def _memory(field: str) -> int | None:

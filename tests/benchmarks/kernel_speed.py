@@ -91,8 +91,8 @@ def session_run(model: onnx.ModelProto, options: ort.SessionOptions, threads: in
     options.intra_op_num_threads = threads
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # sessions would disturb each other
     session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    feeds = {"x": ort.OrtValue.ortvalue_from_numpy(x), "theta": ort.OrtValue.ortvalue_from_numpy(theta)}
-    return lambda: session.run_with_ort_values(None, feeds)[0].numpy()
+    feeds = {"x": x, "theta": theta}
+    return lambda: session.run(None, feeds)[0]
 
 
 def openvino_run(model: onnx.ModelProto, threads: int, x, theta):
