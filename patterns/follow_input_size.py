@@ -84,6 +84,8 @@ def _image(node: ir.Node) -> ir.Value | None:
     value = node.outputs[0]
     while len(uses := value.uses()) == 1 and not value.is_graph_output():
         user, index = uses[0]
+        if user.graph is not node.graph:
+            return None  # its image may be one of a body's own
         if (user.domain, user.op_type, index) == ("", "GridSample", 1):
             return user.inputs[0]
         if user.domain != "" or user.op_type not in ("Cast", "Identity"):

@@ -13,7 +13,7 @@ import onnx
 import onnx_ir as ir
 
 from patterns.operators.uses import size_of
-from rewriter.graphs import bodies, constant_integers
+from rewriter.graphs import bodies, captured, constant_integers
 from rewriter.scopes import Scope
 from rewriter.shapes import skeleton
 from rewriter.vocabulary import DOMAIN
@@ -49,7 +49,8 @@ class MovedShapes:
         self._scope = scope
         self._trials = [_inferred(scope, given, followed) for given in sizes]
         for node in scope.graph:
-            if any(value is not None and self.moves(value) for value in node.inputs):
+            read = [*node.inputs, *(value for body in bodies(node) for value in captured(body))]
+            if any(value is not None and self.moves(value) for value in read):
                 self._check(node, followed)
 
     def dims(self, value: ir.Value) -> list[Dims]:

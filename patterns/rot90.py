@@ -45,6 +45,9 @@ from rewriter.scopes import Scope
 from rewriter.vocabulary import DOMAIN, Match, Miss
 
 FLOATS = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.FLOAT, ir.DataType.DOUBLE})
+MOVABLE = frozenset({ir.DataType.BOOL, ir.DataType.FLOAT16, ir.DataType.FLOAT, ir.DataType.DOUBLE, *(
+    ir.DataType[f"{sign}INT{bits}"] for sign in ("", "U") for bits in (8, 16, 32, 64))})  # which Slice takes
+BFLOAT16_OPSET = 13  # from which it takes that too
 SMALL = 1 << 16  # bytes that another pass moves in a few microseconds
 FEW = 8  # channels from which on moving them as a block is faster
 SLICE_OPSET = 10  # from which flips are written with inputs
@@ -222,7 +225,9 @@ def _match(chain: Chain, parts: Sequence[SignedPermutation], scope: Scope) -> Ma
     steps = [*before, *chain.steps, *behind]
     computing = [step for step in steps if step.computes]
     if mapped:  # the fewest bytes are moved
-        at = min(range(len(dtypes)), key=lambda i: _width(dtypes[i]))
+        at = min(range(len(dtypes)), key=lambda i: _width(dtypes[i], scope.opset))
+        if _width(dtypes[at], scope.opset) == math.inf:
+            return Miss(f"a Slice of {dtypes[at]} is not in opset {scope.opset}", last.output.name or "")
     else:
         at = computing.index(absorbed) if absorbed else 0
         dtypes = [next(iter(known), None)] * (len(computing) + 1)
@@ -254,8 +259,10 @@ def _dtypes(chain: Chain, scope: Scope) -> list[ir.DataType | None]:
     return [next((dtype for value in run if (dtype := scope.dtype(value)) is not None), None) for run in runs]
 
 
-def _width(dtype: ir.DataType) -> float:
-    return math.inf if dtype == ir.DataType.STRING else dtype.itemsize
+def _width(dtype: ir.DataType, opset: int) -> float:
+    """Bytes of an element; infinite where Slice and Transpose do not take it, or it has no width."""
+    movable = dtype in MOVABLE or (dtype == ir.DataType.BFLOAT16 and opset >= BFLOAT16_OPSET)
+    return dtype.itemsize if movable else math.inf
 
 
 def _absorbed(chain: Chain, dtype: ir.DataType, scope: Scope):

@@ -11,7 +11,7 @@ import onnx_ir as ir
 from rewriter.builder import Builder, Names
 from rewriter.errors import InternalError
 from rewriter.functions import all_nodes, attach, is_ours, own_graphs
-from rewriter.graphs import bodies, is_dead
+from rewriter.graphs import bodies, captured, is_dead
 from rewriter.report import Fused, Missed, Report
 from rewriter.scopes import Facts, Scope, scopes
 from rewriter.vocabulary import DOMAIN, DOMAIN_VERSION, PATTERN_KEY, Match, Miss, Pattern
@@ -176,7 +176,7 @@ def _remove_dead(covers, root: ir.Value) -> int:
             continue
         feeders = [v for v in node.inputs if v is not None]
         for body in bodies(node):
-            feeders += _captured(body)
+            feeders += captured(body)
             _dissolve(body)
         node.graph.remove(node, safe=True)
         gone += node.op_type != "Constant"
@@ -188,11 +188,6 @@ def _remove_dead(covers, root: ir.Value) -> int:
                 if home is not None and value.name in home.initializers:
                     del home.initializers[value.name]
     return gone
-
-
-def _captured(graph: ir.Graph) -> list[ir.Value]:
-    """Values of outer graphs that a body reads."""
-    return [v for node in graph.all_nodes() for v in node.inputs if v is not None and v.graph is not graph]
 
 
 def _dissolve(graph: ir.Graph) -> None:

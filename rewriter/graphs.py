@@ -38,6 +38,12 @@ def bodies(node: ir.Node) -> list[ir.Graph]:
     return [a.as_graph() for a in node.attributes.values() if a.type == ir.AttributeType.GRAPH]
 
 
+def captured(graph: ir.Graph) -> list[ir.Value]:
+    """Values that a body reads, or gives, and does not make itself."""
+    return [v for node in graph.all_nodes() for v in node.inputs if v is not None and v.graph is not graph] + [
+        v for v in graph.outputs if v.graph is not graph]
+
+
 def nested_nodes(graph: ir.Graph) -> Iterator[ir.Node]:
     """The nodes of a graph and of the bodies in it, each body behind its node."""
     for node in graph:

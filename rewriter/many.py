@@ -73,7 +73,7 @@ def tasks(inputs: Iterable[str | os.PathLike], folder: str | os.PathLike) -> lis
     for item in map(Path, inputs):
         if item.is_dir():
             found += [(path, path.relative_to(item)) for path in sorted(item.rglob("*.onnx"))
-                      if path.is_file() and (_same(item, folder) or not _inside(path, folder))]
+                      if not path.is_dir() and (_same(item, folder) or not _inside(path, folder))]
         elif item.exists():
             found.append((item, Path(item.name)))
         else:
@@ -119,7 +119,8 @@ def fuse_many(todo: Sequence[Task], folder: str | os.PathLike, *, patterns: Sequ
         try:
             report, data = crew.call("fuse", task.source, task.target, overwrite_data=overwrite_data, **options)
         except WorkerError as error:
-            return Outcome(task.name, task.source, task.target, "failed", {}, str(error), _exit_code(error))
+            old = f"; {task.target} is of an earlier input" if os.path.exists(task.target) else ""
+            return Outcome(task.name, task.source, task.target, "failed", {}, f"{error}{old}", _exit_code(error))
         manifest.add(task, report, data)
         return Outcome(task.name, task.source, task.target, _status(report), report)
 

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+import numpy as np
 import onnx_ir as ir
 
 from rewriter.evaluator import Evaluator, Kind, entry, is_size_input, kind, size_symbols
@@ -16,6 +17,7 @@ from rewriter.turns import (
     FEW,
     LARGEST_BATCH,
     LARGEST_SIZE,
+    changed,
     cuts_a_length,
     depends,
     erratic,
@@ -130,6 +132,9 @@ class Turns:
                  if not self.found[name] and depends(node, self.at(name), self.most(name))]
         if len(names) < 2:
             return False
+        elements = [changed(node, self.at(name), self.most(name)) for name in names]
+        if all(e is not None and e.shape == elements[0].shape for e in elements) and np.sum(elements, axis=0).max() < 2:
+            return False  # element by element, one size each, as exporters look for -1 in a shape
         met = [self.at(name)(size).value(node.outputs[0]) for name, sizes in self.of(node).items() for size in sizes]
         return not straight(self.scope, node) or (node.op_type == "Equal" and not any(a.any() for a in met))
 

@@ -109,6 +109,20 @@ def depends(node: ir.Node, at: Callable[[int], Evaluator], most: int) -> bool:
     return any(operands != seen[0] for operands in seen)
 
 
+def changed(node: ir.Node, at: Callable[[int], Evaluator], most: int) -> np.ndarray | None:
+    """Which elements of the difference of two operands change with a size; None where that cannot be told."""
+    operands = [v for v in node.inputs if v is not None]
+    if len(operands) != 2:
+        return None
+    try:
+        seen = [np.subtract(*(at(size).value(v).astype(np.float64) for v in operands)) for size in (5, 6, 33, most)]
+    except EvaluationError:
+        return None
+    if any(difference.shape != seen[0].shape for difference in seen):
+        return None
+    return np.any([difference != seen[0] for difference in seen], axis=0)
+
+
 def straight(scope: Scope, node: ir.Node) -> bool:
     """Whether what is compared grows evenly with every size."""
     stack, seen = [v for v in node.inputs if v is not None], set()

@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import pytest
 import torch
+from onnx import TensorProto, helper, numpy_helper
 from torch import nn
 from torch.nn import functional as F
 
@@ -228,6 +229,37 @@ def test_foreign_operators_and_bodies(export):
     model.graph.output[1].type.tensor_type.elem_type = onnx.TensorProto.FLOAT
     model.graph.output[1].type.tensor_type.shape.dim.add(dim_param="many")
     declines(model, "thing (Thing) is of the domain other, which is not known")
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["a body reads the image", "the sampler is in a body"])
+def test_bodies_are_not_looked_into(inside):
+    """What a body captures is no operand of its node, and still moves with the size."""
+    size = numpy_helper.from_array(np.array([1, 3, 8, 8]), "size")
+    rows = numpy_helper.from_array(np.array([1, -1, 8]), "r")
+    grid = helper.make_node("AffineGrid", ["theta", "size"], ["grid"], name="grid")
+    sampler = helper.make_node("GridSample", ["x", "grid"], ["s"])
+
+    def branch(name):
+        info = helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
+        if inside:
+            nodes = [helper.make_node("Relu", ["x"], [f"{name}_x"]),
+                     helper.make_node("GridSample", [f"{name}_x", "grid"], [name])]
+        else:
+            nodes = [helper.make_node("Reshape", ["s", "r"], [name])]
+        return helper.make_graph(nodes, name, [], [info])
+
+    choice = helper.make_node("If", ["cond"], ["y"], name="choice", then_branch=branch("a"), else_branch=branch("b"))
+    infos = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 8, 8]),
+             helper.make_tensor_value_info("theta", TensorProto.FLOAT, [1, 2, 3]),
+             helper.make_tensor_value_info("cond", TensorProto.BOOL, [])]
+    output = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 3, 8, 8] if inside else [1, 24, 8])
+    nodes = [grid, choice] if inside else [grid, sampler, choice]
+    graph = helper.make_graph(nodes, "g", infos, [output], [size, rows])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+    fused, report = rewriter.fuse(model, follow_input_size=True)
+    assert [d.dim_value for d in fused.graph.input[0].type.tensor_type.shape.dim] == [1, 3, 8, 8]
+    reasons = [miss.reason for miss in report.missed if miss.pattern == "follow_input_size"]
+    assert inside or any("has a body, which is not looked into" in reason for reason in reasons), reasons
 
 
 def test_the_command_line(export, tmp_path, capsys, run):

@@ -84,6 +84,18 @@ def test_a_turn_moves_where_the_elements_are_smallest(run, before, behind, want)
     np.testing.assert_array_equal(run(fused, s.feeds)[y], s.values[y])
 
 
+@pytest.mark.parametrize("narrow", [TensorProto.FLOAT8E4M3FN, TensorProto.INT4])
+def test_no_turn_in_a_type_that_slice_does_not_take(run, narrow):
+    s = Sketch(np.rint(X / 9), opset=21)
+    inner = s.op("Cast", [s.flip("x", [3])], None, to=narrow)
+    want = np.flip(s.values["x"], 3)  # all of them are exact in either type
+    y = s.transpose(s.op("Cast", [inner], want, to=TensorProto.FLOAT), SWAP)
+    fused, _ = rewriter.fuse(s.model(y))
+    onnx.checker.check_model(fused, full_check=True)
+    assert ops(fused) == ["Rot90", "Cast", "Cast"]
+    np.testing.assert_array_equal(run(fused, s.feeds)[y], s.values[y])
+
+
 def test_dynamic_shapes(run):
     s = Sketch(X, dims=["n", 3, "h", "w"])
     y = turned(s, MAPS["three"](s, turned(s, "x", 1)), 3)
@@ -123,6 +135,10 @@ STOPS = {
         "QuantizeLinear", [x, s.const(np.full(s.values[x].shape[1], .5), np.float32),
                            s.const(np.zeros(s.values[x].shape[1]), np.uint8)],
         np.clip(np.rint(s.values[x] / .5), 0, 255).astype(np.uint8), axis=1),
+    "the larger of it and a zero, of either sign": lambda s, x: s.op(
+        "Max", [x, s.const(0, np.float32)], np.maximum(s.values[x], 0)),
+    "a Cast that overflows by lane": lambda s, x: s.op("Cast", [x], np.abs(s.values[x]).astype(np.uint32),
+                                                       to=TensorProto.UINT32),
     "the value itself": lambda s, x: s.op("Mul", [x, x], s.values[x] ** 2),
     "a normalisation": lambda s, x: s.op("Softmax", [x], s.values[x], axis=3),
 }

@@ -94,6 +94,9 @@ def make_feeds(inputs: Iterable[Spec], *, dims: Mapping[str, int] | None = None,
         if name not in [spec.name for spec in inputs]:
             raise UsageError(f"--input: the model has no input {name!r}; there are "
                              f"{', '.join(spec.name for spec in inputs) or 'none'}")
+        if not isinstance(given[name], (np.ndarray, tuple)):
+            raise UsageError(f"input {name}: an array is needed, or its shape as a tuple, not a "
+                             f"{type(given[name]).__name__}")
     for spec in inputs:
         if spec.name in given:
             _bind(spec, given[spec.name], dims)
