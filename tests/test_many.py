@@ -177,3 +177,16 @@ def test_interrupted_and_continued(models):
     statuses = [line["status"] for line in lines().values()]
     assert statuses.count("skipped") == done and len(statuses) == 43
     assert not [name for name in os.listdir("fused") if name.endswith(".tmp")]
+
+
+def test_a_link_to_nowhere_fails_as_a_missing_file_does(models):
+    os.symlink("nowhere.onnx", "models/dangling.onnx")
+    assert ended("models", "--out-dir", "fused", "--json", "r.jsonl") == 16
+    assert lines()["dangling.onnx"]["exit_code"] == 3
+
+
+def test_an_output_of_an_earlier_input_is_named(models, capsys):
+    assert ended("models/a.onnx", "models/plain.onnx", "--out-dir", "fused") == 0
+    (models / "models" / "a.onnx").write_bytes(b"no model any more")
+    assert ended("models/a.onnx", "models/plain.onnx", "--out-dir", "fused", "--json", "r.jsonl") == 16
+    assert lines()["a.onnx"]["error"].endswith("fused/a.onnx is of an earlier input")

@@ -61,6 +61,9 @@ def check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
     for name, given in (("--dim", options.dim), ("--input", options.inputs), ("--threads", options.threads)):
         if given and not (comparing or options.time):
             parser.error(f"{name} is for --time, --compare and --compare-only; what is fused holds for every size")
+    if options.target == "tensorrt-plugin" and (options.time or options.compare):
+        parser.error("--target tensorrt-plugin writes nodes for TensorRT's plugins, which no runtime here can run: "
+                     "compare without it")
     if options.compare_only:
         if options.output is None:
             parser.error("--compare-only needs two files: the unfused model and the fused one")

@@ -113,3 +113,9 @@ def test_bad_input(files, capsys, arguments, code, message):
 def test_time_takes_inputs_too(files, capsys):
     assert ended("stn.onnx", "--dry-run", "--time", "--threads", "1", "--input", "theta=theta.npy") == 0
     assert f"inputs: x float[1, 3, {HEIGHT}, {WIDTH}], theta float[1, 2, 3]" in capsys.readouterr().out
+
+
+def test_what_no_runtime_here_can_run_is_not_timed(files, capsys):
+    assert ended("stn.onnx", "out.onnx", "--compare", "--target", "tensorrt-plugin") == 2
+    assert "which no runtime here can run" in capsys.readouterr().err
+    assert not (files / "out.onnx").exists()
