@@ -24,7 +24,7 @@ import onnx_ir as ir
 
 from patterns.constant_grid import fit
 from patterns.operators.affine_grid_sample import AFFINE_GRID_SAMPLE
-from patterns.operators.uses import integer_of, text_of
+from patterns.operators.uses import HALVES, integer_of, text_of
 from patterns.sizes import wire
 from rewriter.builder import Builder
 from rewriter.evaluator import Kind, kind
@@ -32,7 +32,6 @@ from rewriter.scopes import Scope
 from rewriter.slices import FLOATS
 from rewriter.vocabulary import DOMAIN, Match, Miss
 
-HALVES = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
 MODES_UNTIL_19 = {"linear": "bilinear", "cubic": "bicubic"}
 MODES_SINCE_20 = {"bilinear": "linear", "bicubic": "cubic"}
 SMALLEST_CONSTANT = 1024  # elements of a constant grid that is worth replacing

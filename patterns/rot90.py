@@ -42,9 +42,9 @@ from patterns.steps import Step, read, shape_of
 from rewriter.builder import Builder
 from rewriter.evaluator import Kind, kind
 from rewriter.scopes import Scope
+from rewriter.slices import FLOATS
 from rewriter.vocabulary import DOMAIN, Match, Miss
 
-FLOATS = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.FLOAT, ir.DataType.DOUBLE})
 MOVABLE = frozenset({ir.DataType.BOOL, ir.DataType.FLOAT16, ir.DataType.FLOAT, ir.DataType.DOUBLE, *(
     ir.DataType[f"{sign}INT{bits}"] for sign in ("", "U") for bits in (8, 16, 32, 64))})  # which Slice takes
 BFLOAT16_OPSET = 13  # from which it takes that too
