@@ -9,7 +9,7 @@ Why
     The decomposition carries a base grid of up to 25 MB (1080p) and spends 10 to 100 times what the grid costs.
 Before -> after
     theta, base [1, H*W, 3]: Transpose, MatMul, Reshape  ->  AffineGrid(theta, [1, 1, H, W])
-    where the parameters are not theta itself, a constant matrix turns them into it first.
+    where the parameters are not theta itself, a small matrix (for pixel units: of the size) turns them into it first.
 When it declines
     A perspective division, a flow field, a clamp or any other non-linear step; a base grid off by more than a few
     ulp of its dtype; a base that differs from sample to sample; parameters that are not few; grids under 4 pixels.
@@ -22,7 +22,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from patterns.affine_probe import Theta
+from patterns.adjusted_theta import cast, emit_theta
 from patterns.affine_slice import Proof, may_be_parameters, prove
 from patterns.grid_hints import plausible
 from patterns.operators.affine_grid import AFFINE_GRID
@@ -121,17 +121,17 @@ def _grid_rank(image: ir.Value | None, scope: Scope) -> int | None:
 
 
 def _build(builder: Builder, proof: Proof, size: Size, scope: Scope, root: ir.Value) -> ir.Value:
-    theta, wanted = proof.theta.values[0], scope.dtype(root)
+    theta, wanted, extents = proof.theta.values[0], scope.dtype(root), size.emit(builder)
     if proof.theta.matrix is None:
         theta = _as_theta(builder, _uncast(theta, wanted, scope), proof.rank, scope)
     else:
-        theta = _adjusted(builder, proof.theta)
+        theta = emit_theta(builder, proof.theta, extents)
     if wanted.itemsize > builder.dtype(theta).itemsize:  # exact, and only theta is converted
-        theta = _cast(builder, theta, wanted)
+        theta = cast(builder, theta, wanted)
     theta = size.expand(builder, theta)
-    grid = builder.custom("AffineGrid", [theta, size.emit(builder)], dtype=builder.dtype(theta),
+    grid = builder.custom("AffineGrid", [theta, extents], dtype=builder.dtype(theta),
                           shape=scope.declared_shape(root), align_corners=int(proof.align_corners))
-    return _cast(builder, grid, wanted)
+    return cast(builder, grid, wanted)
 
 
 def _uncast(theta: ir.Value, wanted: ir.DataType, scope: Scope) -> ir.Value:
@@ -142,10 +142,6 @@ def _uncast(theta: ir.Value, wanted: ir.DataType, scope: Scope) -> ir.Value:
     return theta
 
 
-def _cast(builder: Builder, value: ir.Value, wanted: ir.DataType) -> ir.Value:
-    return value if builder.dtype(value) == wanted else builder.op("Cast", [value], dtype=wanted, to=int(wanted))
-
-
 def _as_theta(builder: Builder, value: ir.Value, rank: int, scope: Scope) -> ir.Value:
     """The value as [N, d, d+1]: a batch axis added, the last row of a homogeneous matrix dropped."""
     shape = scope.measured_shape(value)
@@ -153,59 +149,3 @@ def _as_theta(builder: Builder, value: ir.Value, rank: int, scope: Scope) -> ir.
         bounds = {"start": 0, "end": rank, "axis": len(shape) - 2}
         value = builder.op("Slice", [value, *(builder.constant(np.array([v]), k) for k, v in bounds.items())])
     return value if len(shape) == 3 else builder.reshape(value, [1, rank, rank + 1])
-
-
-def _adjusted(builder: Builder, theta: Theta) -> ir.Value:
-    """theta = offset + parameters @ matrix in float32 or float64, in few small nodes.
-
-    A coordinate is made of its own parameters alone, so that a NaN in one of them reaches no other coordinate.
-    """
-    double = any(builder.dtype(v) == ir.DataType.DOUBLE for v in theta.values)
-    dtype = ir.DataType.DOUBLE if double else ir.DataType.FLOAT
-    parts = [_cast(builder, value, dtype) for value in theta.values]
-    count, batch, target = len(theta.matrix), -1 if theta.batched else 1, theta.matrix.shape[1:]
-    flat = [builder.reshape(part, [batch, n]) for part, n in zip(parts, theta.counts)]
-    flat = flat[0] if len(flat) == 1 else builder.op("Concat", flat, axis=1)
-    single = _one_each(theta.matrix)
-    if single is not None:
-        places, factors = single
-        if np.array_equal(places.ravel(), np.arange(count)):
-            result = builder.reshape(parts[0] if len(parts) == 1 else flat, [batch, *target])
-        else:
-            result = builder.op("Gather", [flat, builder.constant(places, "places")], axis=1)
-        if not np.all(factors == 1):
-            result = builder.op("Mul", [result, builder.constant(factors.astype(dtype.numpy()), "factors")])
-    else:
-        places, matrices = _by_coordinate(theta.matrix)
-        own = builder.op("Gather", [flat, builder.constant(places[:, None], "places")], axis=1)  # [N, d, 1, most]
-        result = builder.op("MatMul", [own, builder.constant(matrices.astype(dtype.numpy()), "matrices")])
-        result = builder.reshape(result, [batch, *target])
-    if theta.offset is not None:
-        result = builder.op("Add", [result, builder.constant(theta.offset.astype(dtype.numpy()), "offset")])
-    return result
-
-
-def _own(matrix: np.ndarray) -> list[np.ndarray]:
-    """For each coordinate the parameters it is made of; the first of all where it is made of none."""
-    return [found if len(found := np.flatnonzero(matrix[:, i].any(axis=-1))) else np.array([0])
-            for i in range(matrix.shape[1])]
-
-
-def _one_each(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-    """(places, factors), both [d, d+1], where every element of theta is a parameter times a factor; else None."""
-    if np.any(np.count_nonzero(matrix, axis=0) > 1):
-        return None
-    unused = np.array([own[0] for own in _own(matrix)])[:, None]
-    places = np.where(matrix.any(axis=0), np.argmax(matrix != 0, axis=0), unused)
-    return places, np.take_along_axis(matrix, places[None], axis=0)[0]
-
-
-def _by_coordinate(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(places [d, most], matrices [d, most, d+1]): the parameters of each coordinate, padded with its last, and what
-    they are multiplied with."""
-    own = _own(matrix)
-    most = max(map(len, own))
-    places = np.stack([np.pad(o, (0, most - len(o)), mode="edge") for o in own])
-    matrices = np.stack([matrix[p, i] * (np.arange(most) < len(o))[:, None]
-                         for i, (p, o) in enumerate(zip(places, own))])
-    return places, matrices

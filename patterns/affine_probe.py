@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 import onnx_ir as ir
 
-from patterns.base_grid import BaseGrid, tolerance
+from patterns.base_grid import BaseGrid, snapped, tolerance
+from patterns.size_ratios import Ratios
 from rewriter.evaluator import EvaluationError, Evaluator
 from rewriter.slices import LinearSlice
 from rewriter.vocabulary import Miss
@@ -29,6 +30,7 @@ class Theta:
         batched: whether their first axis is the batch.
         matrix: [K, d, d+1], or None where the one value is theta as it stands.
         offset: [d, d+1], or None where it is zero.
+        ratios: [1 + K, d, d+1], what offset and matrix are multiplied with by the grid's size; None for nothing.
     """
 
     values: tuple[ir.Value, ...]
@@ -36,6 +38,22 @@ class Theta:
     batched: bool
     matrix: np.ndarray | None = None
     offset: np.ndarray | None = None
+    ratios: Ratios | None = None
+
+    @property
+    def entries(self) -> np.ndarray:
+        """[1 + K, d, d+1]: offset, then matrix."""
+        offset = np.zeros(self.matrix.shape[1:]) if self.offset is None else self.offset
+        return np.concatenate([offset[None], self.matrix])
+
+    def of(self, entries: np.ndarray, ratios: Ratios | None = None) -> Theta:
+        """The theta of the same values with these entries."""
+        offset = entries[0] if entries[0].any() else None
+        return dataclasses.replace(self, matrix=entries[1:], offset=offset, ratios=ratios)
+
+    def at(self, spatial: tuple[int, ...]) -> Theta:
+        """What it is for a grid of this spatial shape: without ratios."""
+        return self if self.ratios is None else self.of(self.entries * self.ratios.at(spatial))
 
 
 class Probe:
@@ -115,7 +133,7 @@ class Probe:
             if field is None:
                 return Miss("its base grid differs from sample to sample", self.name)
             for a, base in bases.items():
-                row = _snapped(np.array([base.fit(field[..., i])[0] for i in range(rank)]))
+                row = snapped(np.array([base.fit(field[..., i])[0] for i in range(rank)]))
                 off = max(base.off(field[..., i], row[i]) for i in range(rank))
                 if not off <= self.tolerance(base) * float(np.max(np.abs(field))):
                     worst[a] = off
@@ -123,11 +141,9 @@ class Probe:
             if len(worst) == len(bases):
                 return Miss(f"it is linear in {self.name}, but not affine in the pixel coordinates: "
                             f"off by {max(worst.values()):.2g}", self.name)
-        found = {a: Theta(self.values, tuple(self.counts), self.batched, np.array(matrix),
-                          offset if offset.any() else None)
-                 for a, (offset, *matrix) in rows.items() if a not in worst}
-        if not any(t.matrix[..., :rank].any() or (t.offset is not None and t.offset[:, :rank].any())
-                   for t in found.values()):
+        own = Theta(self.values, tuple(self.counts), self.batched)
+        found = {a: own.of(np.array(entries)) for a, entries in rows.items() if a not in worst}
+        if not any(theta.entries[..., :rank].any() for theta in found.values()):
             return Miss("it is the same at every pixel", self.name)
         # the simpler matrix first; without a difference, the convention of the default
         return dict(sorted(found.items(), key=lambda item: (np.count_nonzero(item[1].matrix), item[0])))
@@ -144,6 +160,7 @@ class Probe:
 
     def agrees(self, theta: Theta, align_corners: bool) -> bool:
         """Whether random parameters give the grid that a theta found with other sizes predicts."""
+        theta = theta.at(self.grid[1:-1])
         given = self.random.uniform(0.5, 1.5, (self.batch, self.count)) * self.random.choice([-1, 1], self.count)
         if theta.matrix is None:
             rows = given.reshape(self.batch, -1, self.rank + 1)[:, : self.rank]
@@ -163,11 +180,3 @@ class Probe:
         apart = float(np.max(np.abs(field - first), initial=0.0))
         limit = tolerance(self.evaluator.unit) * float(np.max(np.abs(first)))
         return first if apart <= limit else None
-
-
-def _snapped(coefficients: np.ndarray) -> np.ndarray:
-    """Fitted coefficients of one parameter with the rounding of the base removed: whole numbers, and zeros beside the
-    largest of them."""
-    whole, scale = np.rint(coefficients), np.max(np.abs(coefficients))
-    near = 2.0**-21 * np.where(whole == 0, scale, np.abs(whole))
-    return np.where(np.abs(coefficients - whole) <= near, whole, coefficients)

@@ -14,6 +14,7 @@ import numpy as np
 import onnx_ir as ir
 
 from patterns.affine_probe import MOST_PARAMETERS, Cut, Probe, Theta
+from patterns.size_ratios import fit
 from rewriter.evaluator import EvaluationError, Evaluator
 from rewriter.scopes import Scope
 from rewriter.slices import LinearSlice
@@ -21,6 +22,7 @@ from rewriter.trials import beyond_trial, symbols, trials
 from rewriter.unknowns import Unknowns, unknowns
 from rewriter.vocabulary import Miss
 
+Conventions = dict[bool, Theta]  # by align_corners
 MOST_VALUES = 6  # of a cut of several
 DEPENDS = "at every size it is affine in the pixel coordinates, but what makes"
 
@@ -132,7 +134,8 @@ def _prove_cut(piece: LinearSlice, scope: Scope, rank: int, values: Cut, form: s
     if batched and len(tried) > 1 and not _same_batch(values, piece.structural, scope):
         tried += _with_batch_one(tried[0], values)
     proven: list[tuple[Evaluator, Probe]] = []
-    found: dict[bool, Theta] = {}
+    found: Conventions = {}
+    seen: list[tuple[tuple[int, ...], Conventions]] = []  # by trials, of which spatial shape
     name = ", ".join(v.name or "" for v in values)
     for evaluator in tried:
         try:
@@ -141,7 +144,7 @@ def _prove_cut(piece: LinearSlice, scope: Scope, rank: int, values: Cut, form: s
                 if min(probe.grid[1:-1]) == 1:
                     continue  # see the README on axes of length 1
                 found = {a: theta for a, theta in found.items() if probe.agrees(theta, a)}
-                here: dict[bool, Theta] | Miss = found
+                here: Conventions | Miss = found
             else:
                 here = probe.as_it_stands() if form == "as it stands" else probe.adjusted()
         except EvaluationError as error:
@@ -151,7 +154,9 @@ def _prove_cut(piece: LinearSlice, scope: Scope, rank: int, values: Cut, form: s
         if isinstance(here, Miss):
             telling[tuple(evaluator.sizes.items())] = None
             return here
-        found = _agreeing(found, here) if proven else here
+        if not evaluator.optional:
+            seen.append((probe.grid[1:-1], here))
+            found = _joined(found, seen)
         if not found:
             telling[tuple(evaluator.sizes.items())] = None
             return Miss(f"{DEPENDS} {name} into theta depends on the size", name)
@@ -189,7 +194,24 @@ def _with_batch_one(evaluator: Evaluator, values: Cut) -> list[Evaluator]:
     return [Evaluator(evaluator.scope, evaluator.sizes, assumed, fixed=evaluator.fixed)]
 
 
-def _agreeing(a: dict[bool, Theta], b: dict[bool, Theta]) -> dict[bool, Theta]:
+def _joined(found: Conventions, seen: Sequence[tuple[tuple[int, ...], Conventions]]) -> Conventions:
+    """`found` by all trials seen but the last, held against that one: the same theta, or, where none is, one that
+    depends on the size in the same way at all of them."""
+    here = seen[-1][1]
+    if len(seen) == 1:
+        return here
+    alike = {} if any(theta.ratios for theta in found.values()) else _agreeing(found, here)
+    return alike or _of_the_size({a: found[a] for a in found if a in here}, seen)
+
+
+def _of_the_size(found: Conventions, seen: Sequence[tuple[tuple[int, ...], Conventions]]) -> Conventions:
+    fitted = {a: fit([(spatial, thetas[a].entries) for spatial, thetas in seen])
+              for a, theta in found.items() if theta.matrix is not None}
+    of_size = {a: found[a].of(*fitting) for a, fitting in fitted.items() if fitting is not None}
+    return dict(sorted(of_size.items(), key=lambda item: item[1].ratios.count()))  # the simplest first
+
+
+def _agreeing(a: Conventions, b: Conventions) -> Conventions:
     """The conventions under which two trials found the same theta."""
 
     def equal(x, y):

@@ -71,3 +71,11 @@ def tolerance(unit: float) -> float:
     if unit >= 2.0**-24:  # float32: four ulp
         return 8 * unit
     return 2.0**-50  # float64, or exact
+
+
+def snapped(coefficients: np.ndarray) -> np.ndarray:
+    """Fitted coefficients of one parameter with the rounding of the base removed: whole numbers, and zeros beside the
+    largest of them."""
+    whole, scale = np.rint(coefficients), np.max(np.abs(coefficients))
+    near = 2.0**-21 * np.where(whole == 0, scale, np.abs(whole))
+    return np.where(np.abs(coefficients - whole) <= near, whole, coefficients)

@@ -381,14 +381,17 @@ def test_fuses_with_an_adjusted_theta_or_in_part(trap, run, custom):
         np.testing.assert_allclose(got, want, rtol=0, atol=2e-2 if want.dtype == np.float16 else 2e-5)
 
 
-def test_t1_pixels_of_a_runtime_size():
-    """Theta would have to be multiplied with the size."""
+def test_t1_pixels_of_a_runtime_size(run, custom):
+    """Theta is multiplied with the size."""
     s = SizeSketch(17, "image")
     _, h, w = s.raw_sizes()
     x, y, unit = s.indices("range", w), s.indices("range", h), s.real(1)
-    model = s.model(s.product("last", s.plane("expand", x, y, h, w, unit), x, y, unit, -1, h, w), sampler=True)
-    fused, report = rewriter.fuse(model)
-    assert fused.SerializeToString() == model.SerializeToString()
-    assert [miss.tensor for miss in report.missed] == ["theta"]
-    assert report.missed[0].reason == ("at every size it is affine in the pixel coordinates, but what makes theta into "
-                                       "theta depends on the size")
+    model = s.model(s.product("last", s.plane("expand", x, y, h, w, unit), x, y, unit, -1, h, w), sampler=False)
+    fused, _ = rewriter.fuse(model)
+    assert custom(fused) == {"AffineGrid": 1}
+    for height, width in ((2, 2), (5, 9), (31, 4)):
+        feeds = s.feeds((2, height, width))
+        i, j = np.mgrid[:height, :width]
+        want = np.stack([j, i, np.ones_like(i)], -1) @ feeds["theta"][:, None].swapaxes(-1, -2)
+        for each in (model, fused):
+            np.testing.assert_allclose(*run(each, feeds).values(), want, rtol=0, atol=2e-6 * np.max(np.abs(want)))
