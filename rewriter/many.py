@@ -2,7 +2,8 @@
 
 The folder keeps a manifest, `.warpfuse.jsonl`, with a line for every model that was done: the digests of the input, of
 what was asked for, and of the output. A model is skipped if all three still hold: it is the content that counts. (Of
-external data, which is not read, size and time stand for it.)
+external data, which is not read, size and time stand for it, and for its copy beside the output.) A line is written
+once its model is: whatever interrupts a run, at worst a model is done twice.
 """
 
 from __future__ import annotations
@@ -117,12 +118,12 @@ def fuse_many(todo: Sequence[Task], folder: str | os.PathLike, *, patterns: Sequ
         if record is not None:
             return Outcome(task.name, task.source, task.target, "skipped", record)
         try:
-            report, data = crew.call("fuse", task.source, task.target, overwrite_data=overwrite_data, **options)
+            made = crew.call("fuse", task.source, task.target, overwrite_data=overwrite_data, **options)
         except WorkerError as error:
             old = f"; {task.target} is of an earlier input" if os.path.exists(task.target) else ""
             return Outcome(task.name, task.source, task.target, "failed", {}, f"{error}{old}", _exit_code(error))
-        manifest.add(task, report, data)
-        return Outcome(task.name, task.source, task.target, _status(report), report)
+        manifest.add(task, made)
+        return Outcome(task.name, task.source, task.target, _status(made["report"]), made["report"])
 
     outcomes: dict[str, Outcome] = {}
     pool = concurrent.futures.ThreadPoolExecutor(jobs)
@@ -167,10 +168,11 @@ class Manifest:
         self._records: dict[str, dict] = {}
         try:
             Path(folder).mkdir(parents=True, exist_ok=True)
-            lines = self._path.read_text().splitlines() if self._path.exists() else []
+            text = self._path.read_text(errors="replace") if self._path.exists() else ""
         except OSError as error:
             raise OutputError(f"{folder}: cannot be used: {error.strerror or error}") from None
-        for line in lines:
+        self._begin = "" if text[-1:] in ("", "\n") else "\n"  # after a line that was cut short
+        for line in text.splitlines():
             try:
                 record = json.loads(line)
                 self._records[record["name"]] = record
@@ -189,31 +191,58 @@ class Manifest:
         except (OSError, KeyError, TypeError, ValueError):
             return None
 
-    def add(self, task: Task, report: dict, data: Sequence[str]) -> None:
-        """Note that a model was done; `data` are the files its external data is in."""
-        record = {"name": task.name, "asked": self._asked, "input": _digest(task.source),
-                  "output": _digest(task.target), "data": [[path, _stamp(path)] for path in data], "report": report}
-        with self._lock, open(self._path, "a") as file:
-            file.write(json.dumps(record) + "\n")
+    def add(self, task: Task, made: dict) -> None:
+        """Note that a model was done, and what `Fuser.fuse` said of it.
+
+        Raises:
+            OutputError: the manifest cannot be written.
+        """
+        line = json.dumps({"name": task.name, "asked": self._asked, **made}) + "\n"
+        try:
+            with self._lock, open(self._path, "ab", buffering=0) as file:  # in one piece, should another run append too
+                file.write((self._begin + line).encode())
+                self._begin = ""
+        except OSError as error:
+            raise OutputError(f"{self._path}: cannot be written: {error.strerror or error}") from error
 
 
 class Fuser:
     """What a child does."""
 
-    def fuse(self, source: str, output: str, *, patterns: list[str] | None, **options) -> tuple[dict, list[str]]:
-        """Fuse one file into another: the report, and where the input's external data lies.
+    def fuse(self, source: str, output: str, *, patterns: list[str] | None, target: str,
+             overwrite_data: bool) -> dict:
+        """Fuse one file into another.
+
+        Returns:
+            What the manifest notes: "report"; the digests of "input" and "output", of the very bytes that were read and
+            written, since either file may have changed by now; "data", the files of the external data and their copies,
+            as [path, size and time].
 
         Raises:
             RewriterError: as `rewriter.fuse`.
         """
-        import rewriter
+        from rewriter import saving
+        from rewriter.fusing import anchors_of, choose_patterns, rewrite_file
         from rewriter.opening import open_model
 
-        Path(output).parent.mkdir(parents=True, exist_ok=True)
-        report = rewriter.fuse(source, output, patterns=patterns, **options)
-        opened = open_model(output)
-        folder = os.path.dirname(os.path.abspath(source))
-        return report.to_dict(), [os.path.join(folder, location) for location in opened.locations]
+        folder = os.path.dirname(os.path.abspath(output))
+        try:
+            os.makedirs(folder, exist_ok=True)
+        except OSError as error:
+            raise OutputError(f"{folder}: cannot be made: {error.strerror or error}") from error
+        chosen = choose_patterns(patterns, target=target)
+        opened = open_model(source, anchors=anchors_of(chosen))
+        before = os.path.dirname(os.path.abspath(source))
+        stamps = {location: _stamp(os.path.join(before, location)) for location in opened.locations}
+        saving.check_output(output, folder=opened.folder, locations=opened.locations)
+        report, data = rewrite_file(opened, chosen, target)
+        kept = opened.still_located(report.changed)
+        saving.save(data, output, folder=opened.folder, locations=kept, overwrite_data=overwrite_data)
+        copies = [os.path.join(folder, location) for location in kept]
+        return {"report": report.to_dict(), "input": hashlib.sha256(opened.data).hexdigest(),
+                "output": hashlib.sha256(data).hexdigest(),
+                "data": [[os.path.join(before, location), stamps[location]] for location in kept]
+                + [[path, _stamp(path)] for path in copies]}
 
 
 class _Crew:

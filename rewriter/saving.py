@@ -1,12 +1,12 @@
 """Writing a model so that a reader finds the old file or the new one, never a part.
 
-A file is written under a temporary name in the target's folder, synced and renamed; whatever happens, the temporary
-file goes. A symbolic link at the target is followed and stays; an existing file's permissions are kept.
+Files are written as drafts (`rewriter.drafts`), synced and renamed.
 
 External data stays where it is when the output lies in the input's folder: both models share it. Elsewhere the data
 files are copied beside the output under the same relative names (by reference where the file system can): first every
-byte is written, then the data files are renamed, the model last. A data file that already exists there is left alone if
-it has the same content, and refused otherwise unless `overwrite_data` is set: another model may depend on it.
+byte is written and synced, then the data files are renamed, the model last. A data file that already exists there is
+left alone if it has the same content, and refused otherwise unless `overwrite_data` is set: another model may depend on
+it. Where one is overwritten, the old model goes before its data do.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from __future__ import annotations
 import contextlib
 import filecmp
 import os
-import secrets
 import shutil
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from typing import BinaryIO
 
 import onnx
 
+from rewriter.drafts import Draft, draft, locked, naming, remove_abandoned, sync_folder
 from rewriter.errors import ExternalDataError, OutputError
 
 
@@ -46,22 +46,27 @@ def save(data: bytes, output: str | os.PathLike, *, folder: str = "", locations:
         output: path to write.
         folder: where its external data lies.
         locations: its data files, relative to `folder`.
-        overwrite_data: replace data files of other content beside the output.
+        overwrite_data: replace data files of other content beside the output. A failure between the renames then
+            leaves no model at `output`, rather than the old one beside data that are not its own.
 
     Raises:
         OutputError: something cannot be written. What was there before still is, and nothing new is.
     """
     output = os.fsdecode(output)
     beside = os.path.dirname(output) or "."
-    locations = list(locations)
-    with contextlib.ExitStack() as undo, contextlib.ExitStack() as renames:
-        # entered first, hence renamed last; from then on the data files belong to the new model
-        renames.enter_context(_replacing(output, undo.pop_all)).write(data)
-        if locations and not _same_folder(folder, beside):
-            for location in locations:
-                _copy_beside(os.path.join(folder, location), os.path.join(beside, location), beside, renames, undo,
-                             overwrite_data)
-        renames.close()
+    data_files = []
+    with contextlib.ExitStack() as made, contextlib.ExitStack() as drafts:
+        model = drafts.enter_context(draft(output))
+        model.file.write(data)
+        if not _same_folder(folder, beside):
+            data_files += [_copy_beside(os.path.join(folder, location), os.path.join(beside, location), beside, drafts,
+                                        made, overwrite_data) for location in locations]
+        written = [model, *(item.draft for item in data_files if item.draft is not None)]
+        for file in written:
+            file.finish()
+        with locked(beside) if data_files else contextlib.nullcontext():
+            _publish(model, data_files)
+    _clean({os.path.dirname(file.target) for file in written})
 
 
 def check_output(output: str | os.PathLike, *, folder: str = "", locations: Iterable[str] = ()) -> None:
@@ -101,78 +106,99 @@ def write_text(text: str, output: str | os.PathLike) -> None:
         OutputError: it cannot be written.
     """
     check_output(output)
-    with _replacing(os.fsdecode(output)) as file:
-        file.write(text.encode())
+    with draft(os.fsdecode(output)) as file:
+        file.file.write(text.encode())
+        file.finish()
+        file.publish()
+    _clean({os.path.dirname(file.target)})
 
 
-@contextlib.contextmanager
-def _replacing(output: str, replaced: Callable[[], object] = lambda: None) -> Iterator[BinaryIO]:
-    """A file that takes the place of `output` when the block ends well, and vanishes when it does not.
+def _clean(folders: Iterable[str]) -> None:
+    for folder in folders:
+        sync_folder(folder)
+        remove_abandoned(folder)
 
-    `replaced` is called as soon as it has.
+
+class _Data:
+    """A data file that the model refers to, on its way beside the output.
+
+    Args:
+        source, target: where it is, and where it is to be.
+        draft: its copy; None if the file at `target` has the same content already.
+        stamp: of what was at `target` when that was decided.
+        overwrites: whether `draft` replaces a file of other content.
     """
-    target = os.path.realpath(output)
-    parent = os.path.dirname(target)
-    temporary = os.path.join(parent, f".warpfuse-{secrets.token_hex(8)}.tmp")
+
+    def __init__(self, source: str, target: str, draft: Draft | None, stamp: tuple[int, ...] | None, *,
+                 overwrites: bool = False):
+        self.source, self.target, self.draft, self.overwrites = source, target, draft, overwrites
+        self._stamp = stamp
+
+    def settle(self) -> None:
+        """Look again, now that no other run renames: what has appeared since may stay if it is the same.
+
+        Raises:
+            OutputError: it is not.
+        """
+        if self.overwrites or _stamp(self.target) == self._stamp:
+            return
+        if not (os.path.isfile(self.target) and _same_content(self.source, self.target)):
+            raise OutputError(f"{self.target}: was changed meanwhile by another run; run this one again")
+        self.draft = None
+
+
+def _publish(model: Draft, data: Sequence[_Data]) -> None:
+    """Rename, the model last; all that takes time was done before.
+
+    An old model must not stand beside data that are not its own, not even if this is killed between two renames.
+    """
     try:
-        with open(temporary, "xb") as file:
-            yield file
-            file.flush()
-            _take_permissions(target, temporary)
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-        replaced()
-        _sync_folder(parent)
-    except BaseException as error:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        if isinstance(error, OSError):
-            raise OutputError(f"{output}: cannot be written: {error.strerror or error}") from error
+        for item in data:
+            item.settle()
+        if any(item.overwrites for item in data):
+            with naming(model.output), contextlib.suppress(FileNotFoundError):
+                os.unlink(model.target)
+        for item in data:
+            if item.draft is not None:
+                item.draft.publish()
+        model.publish()
+    except BaseException:
+        if not model.published:
+            for item in data:
+                if item.draft is not None and not item.overwrites and item.draft.published:
+                    with contextlib.suppress(OSError):
+                        os.unlink(item.draft.target)
         raise
 
 
-def _take_permissions(existing: str, new: str) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        status = os.stat(existing)
-        with contextlib.suppress(OSError, AttributeError):  # only the superuser may give files away
-            os.chown(new, status.st_uid, status.st_gid)
-        os.chmod(new, stat.S_IMODE(status.st_mode))
-
-
-def _sync_folder(folder: str) -> None:
-    """Make a rename durable, where the system lets a folder be opened."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
-def _copy_beside(source: str, target: str, beside: str, renames: contextlib.ExitStack, undo: contextlib.ExitStack,
-                 overwrite: bool) -> None:
+def _copy_beside(source: str, target: str, beside: str, drafts: contextlib.ExitStack, made: contextlib.ExitStack,
+                 overwrite: bool) -> _Data:
     inside, real = os.path.realpath(beside), os.path.realpath(target)
     if os.path.commonpath([inside, real]) != inside:
         raise OutputError(f"{target}: leads out of the output's folder through a symbolic link")
-    if os.path.lexists(target):
-        if os.path.isfile(target) and filecmp.cmp(source, target, shallow=False):
-            return
+    stamp, exists = _stamp(target), os.path.lexists(target)
+    if exists:
+        if os.path.isfile(target) and _same_content(source, target):
+            return _Data(source, target, None, stamp)
         if not overwrite or not os.path.isfile(target):
             raise OutputError(f"{target}: exists with other content; remove it, or allow it with --overwrite-data")
     else:
-        _make_folders(os.path.dirname(target), undo)
-        undo.callback(_unlink, target)
-    _copy(source, renames.enter_context(_replacing(target)))
+        _make_folders(os.path.dirname(target), made)
+    copy = drafts.enter_context(draft(target))
+    _copy(source, copy.file)
+    return _Data(source, target, copy, stamp, overwrites=exists)
 
 
-def _make_folders(folder: str, undo: contextlib.ExitStack) -> None:
+def _make_folders(folder: str, made: contextlib.ExitStack) -> None:
     if not os.path.isdir(folder):
-        _make_folders(os.path.dirname(folder), undo)
+        _make_folders(os.path.dirname(folder), made)
         try:
             os.mkdir(folder)
+        except FileExistsError:  # another run was quicker; if it is no folder, the file in it says so
+            return
         except OSError as error:
             raise OutputError(f"{folder}: cannot be made: {error.strerror}") from error
-        undo.callback(_unlink, folder, os.rmdir)
+        made.callback(_remove_empty, folder)
 
 
 def _copy(source: str, target: BinaryIO) -> None:
@@ -191,9 +217,23 @@ def _copy(source: str, target: BinaryIO) -> None:
         raise ExternalDataError(f"{source}: vanished while the model was being fused") from None
 
 
-def _unlink(path: str, how=os.unlink) -> None:
+def _same_content(one: str, other: str) -> bool:
+    filecmp.clear_cache()  # it goes by sizes and times
+    with naming(other):
+        return filecmp.cmp(one, other, shallow=False)
+
+
+def _stamp(path: str) -> tuple[int, ...] | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _remove_empty(folder: str) -> None:
     with contextlib.suppress(OSError):
-        how(path)
+        os.rmdir(folder)
 
 
 def _same_folder(one: str, other: str) -> bool:

@@ -15,7 +15,7 @@ import pytest
 from small_models import base_grid, externalize, feeds, plain, stn
 
 import rewriter
-from rewriter import saving
+from rewriter import drafts, saving
 from rewriter.errors import OutputError
 
 NEW = b"new" * 100
@@ -85,8 +85,8 @@ def test_full_disk_leaves_the_old_file(tmp_path):
 @pytest.mark.parametrize("interruption", [KeyboardInterrupt, SystemExit, MemoryError])
 def test_interruption_leaves_the_old_file(tmp_path, interruption):
     (tmp_path / "m").write_bytes(b"old")
-    with pytest.raises(interruption), saving._replacing(str(tmp_path / "m")) as file:  # noqa: PT012
-        file.write(NEW)
+    with pytest.raises(interruption), drafts.draft(str(tmp_path / "m")) as draft:  # noqa: PT012 - in the middle of it
+        draft.file.write(NEW)
         raise interruption
     assert (tmp_path / "m").read_bytes() == b"old"
     assert names(tmp_path) == ["m"]
@@ -99,7 +99,7 @@ def test_interruption_after_the_rename_leaves_model_and_data(tmp_path, monkeypat
 
     (tmp_path / "to").mkdir()
     (tmp_path / "data").write_bytes(b"weights")
-    monkeypatch.setattr(saving, "_sync_folder", interrupted)  # the slow part that comes after it
+    monkeypatch.setattr(saving, "sync_folder", interrupted)  # the slow part that comes after it
     with pytest.raises(KeyboardInterrupt):
         saving.save(NEW, tmp_path / "to" / "m", folder=str(tmp_path), locations=["data"])
     assert names(tmp_path) == ["data", "to", "to/data", "to/m"]
