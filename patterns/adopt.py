@@ -51,14 +51,14 @@ class AdoptPattern:
     needs = ()
 
     def match(self, node: ir.Node, scope: Scope) -> Match | Miss | None:
-        if node.domain == DOMAIN:
-            function = scope.facts.model.functions.get((DOMAIN, node.op_type, ""))
-            if function is not None and is_ours(function):
-                return self._renewed(node, function, scope)
-            if function is not None:
-                return Miss(f"the model defines {DOMAIN}::{node.op_type} itself", node.outputs[0].name or "")
-        elif not _is_meant(node):
+        if node.domain != DOMAIN and not _is_meant(node):
             return None
+        function = scope.facts.model.functions.get(node.op_identifier())
+        if function is not None and is_ours(function):
+            return self._renewed(node, function, scope)
+        if function is not None:
+            return Miss(f"the model defines {node.domain or 'ai.onnx'}::{node.op_type} itself",
+                        node.outputs[0].name or "")
         try:
             call = _read(node, scope)
         except UnfitError as unfit:
@@ -96,8 +96,10 @@ def _is_stale(node: ir.Node, scope: Scope) -> bool:
 def _is_meant(node: ir.Node) -> bool:
     """Whether a node of another domain means an operator of ours: its name alone tells little."""
     if (node.domain, node.op_type) == (ATEN, "ATen"):
-        operator = node.attributes.get("operator")
-        return operator is not None and operator.type == ir.AttributeType.STRING and operator.value == GENERATOR
+        names = [node.attributes.get(name) for name in ("operator", "overload_name")]
+        operator, overload = (given.as_string() if given is not None and given.type == ir.AttributeType.STRING
+                              and not given.is_ref() else "" for given in names)
+        return operator == GENERATOR and overload in ("", "default")
     given = {name: attribute.type for name, attribute in node.attributes.items()}
     return node.domain == ATEN or given == ROT_SCALE_ATTRIBUTES
 

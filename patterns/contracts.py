@@ -70,7 +70,11 @@ def grid_call(theta: ir.Value, size: ir.Value, align_corners: int, scope: Scope)
 
 
 def affine_grid_sample(node: ir.Node, scope: Scope) -> Call:
-    image, theta, size = operands(node, 3)
+    return sample_call(*operands(node, 3), node, scope)
+
+
+def sample_call(image: ir.Value, theta: ir.Value, size: ir.Value, node: ir.Node, scope: Scope) -> Call:
+    """AffineGridSample of these operands, with the attributes of `node`."""
     dtype, given = float_of(image, "x", scope), float_of(theta, "theta", scope)
     if given not in (dtype, ir.DataType.FLOAT):
         raise UnfitError(f"theta is {given}, x {dtype}", theta)

@@ -11,10 +11,11 @@ Before -> after
         ->  AffineGridSample(x, theta, Shape(x)), x [1, 3, height, width]
 When it declines
     Whatever else depends on the size: shapes of the whole model are inferred at several sizes, and must go together;
-    numbers that may be sizes (in Reshape, Slice, Gather, Split, Resize, uneven Pads, windows as large as the image,
-    factors that read like a size or its inverse, a theta that fusing had to adjust) are taken to be ones. Operators of
-    other domains, nodes with bodies. What it cannot see is a size that went into a learned or computed constant under
-    another figure: compare with the PyTorch model at another size.
+    numbers that may be sizes (in Reshape, Slice, Gather, Split, Resize, uneven Pads, windows as large as the image or
+    cutting it into a few equal parts, factors that read like a size, its root, logarithm or inverse, a theta that
+    fusing had to adjust) are taken to be ones. Operators of other domains, nodes with bodies. What it cannot see is a
+    size that went into a learned or computed constant under another figure: compare with the PyTorch model at another
+    size.
 Opsets and runtimes
     As the fused node.
 """
@@ -38,7 +39,7 @@ from rewriter.vocabulary import DOMAIN, PATTERN_KEY, Match, Miss
 
 AXES = {2: ("height", "width"), 3: ("depth", "height", "width")}
 FACTORS = {2: ((1, 1), (2, 1), (1, 3), (3, 2)), 3: ((1, 1, 1), (2, 1, 1), (1, 3, 1), (1, 1, 2), (3, 2, 4))}
-COMPUTING = ("Add", "Sub", "Mul", "Div", "MatMul", "Gemm")
+COMPUTING = ("Add", "Sub", "Mul", "Div", "MatMul", "Gemm", "Pow", "Mod", "Min", "Max", "Clip")
 MOST_NUMBERS = 48  # elements of a constant that is looked at for sizes
 HARMLESS = (0.0, 0.5, 1.0, 2.0)
 
@@ -178,7 +179,10 @@ def _check_numbers(node: ir.Node, scope: Scope) -> None:
     """
     lengths = [float(n) for n in size_of(node.inputs[-1])[2:] if n > 2]
     whole = [*lengths, math.prod(lengths)]
-    anywhere = _without_harmless([*whole, *(1 / n for n in whole)])
+    made = [*whole, *_fractional(f(n) for n in whole for f in (math.sqrt, math.log, math.log2, math.log10))]
+    if lengths:  # of an unbiased variance
+        made += [whole[-1] - 1, whole[-1] / (whole[-1] - 1)]
+    anywhere = _without_harmless([*made, *(1 / n for n in made)])
     pixels = _without_harmless([figure for n in lengths for figure in (
         n - 1, n / 2, (n - 1) / 2, 1 / (n - 1), 2 / n, 2 / (n - 1), (n - 1) / n, n / (n - 1))])
     makers = _makers(node.inputs[-2])
@@ -194,6 +198,11 @@ def _check_numbers(node: ir.Node, scope: Scope) -> None:
             if np.isclose(abs(number), figures, rtol=1e-6, atol=0).any():
                 raise FixedError(f"{other.name or where} ({other.op_type}) computes with {number:g}, which may have "
                                  "been made of the size", where)
+
+
+def _fractional(figures: Iterable[float]) -> list[float]:
+    """Those that are not whole: too much else is 4 or 8."""
+    return [figure for figure in figures if not figure.is_integer()]
 
 
 def _without_harmless(figures: list[float]) -> np.ndarray:

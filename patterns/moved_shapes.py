@@ -21,6 +21,7 @@ from rewriter.vocabulary import DOMAIN
 Dims = tuple[int, ...]
 OTHERS = 2  # what dims that are open already are taken for
 FAR = 1 << 30  # bounds of a Slice beyond it mean the end
+LEAST_TILE, MOST_TILES = 3, 8  # windows that may be adaptive pooling's: at least so long, at most so many
 POOLS = ("AveragePool", "MaxPool", "LpPool", "Conv", "ConvTranspose")
 INDEXED = ("GatherElements", "GatherND", "ScatterElements", "ScatterND", "TopK", "OneHot", "MaxUnpool", "RoiAlign")
 
@@ -208,9 +209,21 @@ def _normalized(shapes: MovedShapes, node: ir.Node) -> str | None:
 def _window(shapes: MovedShapes, node: ir.Node) -> str | None:
     given, kernel = shapes.dims(node.inputs[0])[0], node.attributes.get_ints("kernel_shape", ())
     for axis, length in enumerate(kernel, 2):
-        if axis in shapes.moving_axes(node.inputs[0]) and length >= given[axis] > 1:
+        if axis not in shapes.moving_axes(node.inputs[0]):
+            continue
+        if length >= given[axis] > 1:
             return f"has a window of {list(kernel)}, as large as the image"
+        if node.op_type.endswith("Pool") and _tiles(node, axis, given[axis]):
+            return f"has windows of {list(kernel)} that cut the image into few equal parts, as adaptive pooling does"
     return None
+
+
+def _tiles(node: ir.Node, axis: int, length: int) -> bool:
+    """Whether windows cut an axis into few equal parts: so adaptive pooling is exported, for the size that it sees."""
+    kernel = node.attributes.get_ints("kernel_shape", ())[axis - 2]
+    strides, pads = (node.attributes.get_ints(name, ()) for name in ("strides", "pads"))
+    return (LEAST_TILE <= kernel < length <= MOST_TILES * kernel and length % kernel == 0
+            and strides[axis - 2:axis - 1] == (kernel,) and not any(pads))
 
 
 def _pad(shapes: MovedShapes, node: ir.Node) -> str | None:

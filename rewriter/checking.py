@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 import onnx
 import onnx_ir as ir
@@ -16,17 +17,21 @@ STRANGERS = ("No opset import for domain", "No Op registered for")  # how compla
 _HOLDERS = frozenset({"ModelProto", "GraphProto", "FunctionProto", "NodeProto", "AttributeProto"})
 
 
-def complaint(proto: onnx.ModelProto, data: bytes | None = None, *, largest: int = LARGEST) -> str | None:
+def complaint(proto: onnx.ModelProto, data: bytes | None = None, *, largest: int = LARGEST,
+              checked: bool = False) -> str | None:
     """What the checker has against `proto`, in one line, or None. `data` is its serialized form where there is one.
 
-    Without `data`, a model of more than `largest` bytes is checked without its weights. External tensors are left out
-    always: the checker would look for their files in the working directory.
+    Without `data`, a model of more than `largest` bytes is checked without its weights; with it too, if these were
+    `checked` before. External tensors are left out always: the checker would look for their files in the working
+    directory.
     """
+    known = checked and data is not None and len(data) > largest
     if data is None and byte_size(proto) <= largest:
         data = proto.SerializeToString()
-    if data is None or b"location" in data:  # the key of an external tensor's file name
+    if known or data is None or b"location" in data:  # the key of an external tensor's file name
         lean = onnx.ModelProto()
-        _copy_lean(proto, lean, largest if data is not None else LIGHT)
+        _copy_lean(proto, lean, largest if data is not None and not known else LIGHT,
+                   declared_size if known else onnx.TensorProto.ByteSize)
         data = lean.SerializeToString()
     try:
         onnx.checker.check_model(data)
@@ -47,7 +52,7 @@ def complaint_beyond_strangers(proto: onnx.ModelProto, anchors: Collection[str])
         anchors: the operators that may be unknown, as patterns name them.
     """
     lean = onnx.ModelProto()
-    _copy_lean(proto, lean, LIGHT)
+    _copy_lean(proto, lean, LIGHT, onnx.TensorProto.ByteSize)
     for holder, nodes in ((lean, lean.graph.node), *((function, function.node) for function in lean.functions)):
         imports = {entry.domain: entry.version for entry in holder.opset_import}
         version = imports.get("", imports.get("ai.onnx", 0))
@@ -103,7 +108,15 @@ def byte_size(proto: onnx.ModelProto) -> float:
         return float("inf")
 
 
-def _copy_lean(source: Message, target: Message, most: int) -> None:
+def declared_size(tensor: onnx.TensorProto) -> int:
+    """The bytes that dtype and shape of a tensor make; to ask protobuf takes the time and memory of serializing it."""
+    try:
+        return ir.DataType(tensor.data_type).bitwidth * math.prod(tensor.dims) // 8
+    except (TypeError, ValueError):  # strings, and types unknown here
+        return tensor.ByteSize()
+
+
+def _copy_lean(source: Message, target: Message, most: int, size: Callable[[onnx.TensorProto], int]) -> None:
     """Copy a message without its external tensors' references and without tensors of more than `most` bytes."""
     for field, value in source.ListFields():
         if field.message_type is None:
@@ -115,18 +128,18 @@ def _copy_lean(source: Message, target: Message, most: int) -> None:
         slot = getattr(target, field.name)
         if isinstance(value, Message):
             slot.SetInParent()
-            _copy_item(value, slot, most)
+            _copy_item(value, slot, most, size)
         else:
             for item in value:
-                _copy_item(item, slot.add(), most)
+                _copy_item(item, slot.add(), most, size)
 
 
-def _copy_item(item: Message, slot: Message, most: int) -> None:
+def _copy_item(item: Message, slot: Message, most: int, size: Callable[[onnx.TensorProto], int]) -> None:
     kind = item.DESCRIPTOR.name
-    if kind == "TensorProto" and (item.data_location == onnx.TensorProto.EXTERNAL or item.ByteSize() > most):
+    if kind == "TensorProto" and (item.data_location == onnx.TensorProto.EXTERNAL or size(item) > most):
         slot.name, slot.data_type = item.name, item.data_type
         slot.dims.append(0)
     elif kind in _HOLDERS and not (kind == "NodeProto" and not item.attribute):
-        _copy_lean(item, slot, most)
+        _copy_lean(item, slot, most, size)
     else:
         slot.CopyFrom(item)

@@ -11,7 +11,7 @@ import threading
 import traceback
 from collections.abc import Iterator, Sequence
 
-from rewriter import __version__, many_options, saving
+from rewriter import __version__, many_options, placing, saving
 from rewriter.comparing import options as comparing
 from rewriter.comparing.machine import physical_cores
 from rewriter.errors import CLOSED_PIPE, KEPT_GOING, InternalError, RewriterError, UsageError, exit_codes
@@ -42,7 +42,8 @@ examples:
                                                        for scripts
 
 The fused model runs wherever ONNX functions do; ONNX Runtime needs nothing installed for it.
-Weights in external data files are not read; the files are shared or, into another folder, copied.
+Weights in external data files are not read; the files are shared or, into another folder, copied,
+unless --data says otherwise.
 """
 
 
@@ -84,18 +85,17 @@ def _run(options: argparse.Namespace, errors) -> int:
     names = _names_in(options)
     chosen = choose_patterns(names, target=options.target)
     if options.out_dir:
-        if options.target != targets.PORTABLE:
-            raise UsageError("--target goes with one model at a time")
         many_options.run(options, names)
         return 0
     _keep_reports_apart(options, [options.input, options.output])
     opened = open_model(options.input, anchors=anchors_of(chosen))
     output = None if options.dry_run else options.output
-    _keep_reports_apart(options, [os.path.join(folder, location) for location in opened.locations
-                                  for folder in (opened.folder, os.path.dirname(output or options.input))])
+    _keep_reports_apart(options, [os.path.join(opened.folder, location) for location in opened.locations])
     comparing.check_model(options, opened.data)
     if output is not None:
-        saving.check_output(output, folder=opened.folder, locations=opened.locations)
+        saving.check_output(output, folder=opened.folder, locations=opened.locations, policy=options.data)
+        _keep_reports_apart(options, placing.place(output, opened.folder, opened.locations, options.data,
+                                                   options.input).files)
     for file in (options.json, options.html):
         if file not in (None, "-"):
             saving.check_output(file)
@@ -104,15 +104,16 @@ def _run(options: argparse.Namespace, errors) -> int:
     except InternalError as error:
         if not options.keep_going or output is None:
             raise
-        saving.save(opened.data, output, folder=opened.folder, locations=opened.locations,
-                    overwrite_data=options.overwrite_data)
+        saving.save(opened.data, output, folder=opened.folder, locations=opened.locations, policy=options.data,
+                    model=options.input, overwrite_data=options.overwrite_data)
         _say(errors, error, options)
         errors.line(f"--keep-going: {output} is the input, unchanged", wrap=False)
         return KEPT_GOING
     timing = _time(opened, data, options) if options.time else None  # first: the output may be the input
     if output is not None:
-        saving.save(data, output, folder=opened.folder, locations=opened.still_located(report.changed),
-                    overwrite_data=options.overwrite_data)
+        saved = saving.save(data, output, folder=opened.folder, locations=opened.still_located(report.changed),
+                            policy=options.data, model=options.input, overwrite_data=options.overwrite_data)
+        report.bytes_after = len(saved.data)
     _show(options, report, timing)
     comparison = None
     if options.compare:
@@ -256,6 +257,11 @@ def _parser() -> argparse.ArgumentParser:
                              "openvino and tensorrt[-plugin] write what these take")
     parser.add_argument("--json", metavar="REPORT", help="write the report as JSON; '-' is standard output, and what "
                                                          "is for people then goes to standard error")
+    parser.add_argument("--data", choices=placing.POLICIES, default=placing.AUTO,
+                        help="external data files: auto (default) shares them with an output in the same folder and "
+                             "copies them into another; share never copies, and refuses an output that is not in a "
+                             "folder above them; copy gives the output files of its own, in the same folder named "
+                             "after it")
     parser.add_argument("--overwrite-data", action="store_true",
                         help="let copied external data replace files of the same name beside the output")
     parser.add_argument("--keep-going", action="store_true",

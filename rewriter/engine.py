@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 from rewriter.builder import Builder, Names
 from rewriter.errors import InternalError
+from rewriter.evaluator.budget import Budget, ExhaustedError
 from rewriter.functions import all_nodes, attach, is_ours, own_graphs
 from rewriter.graphs import bodies, captured, is_dead
 from rewriter.report import Fused, Missed, Report
@@ -29,13 +30,12 @@ def run(model: ir.Model, patterns: Sequence[Pattern]) -> Report:
     report = Report(ir_version_before=model.ir_version, nodes_before=count_nodes(model))
     used = {op.name: op for pattern in patterns for op in pattern.operators}
     taken, bare = foreign_operators(model, used), bare_nodes(model, used)
-    names = None
+    names, budget = None, Budget(report.nodes_before)
     for _ in range(MOST_PASSES):  # what one pass made can show the next the shape of what lies behind it
         report.missed = []
-        facts, before = Facts(model), len(report.fused)
+        facts, before = Facts(model, budget), len(report.fused)
         for pattern, scope, node in _anchors(facts, patterns):
-            with _blaming(pattern, node, scope):
-                answer = pattern.match(node, scope)
+            answer = _answer(pattern, node, scope)
             if isinstance(answer, Match) and (miss := _obstacle(answer, scope, used, taken, bare)) is not None:
                 answer = miss
             if isinstance(answer, Miss):
@@ -46,7 +46,7 @@ def run(model: ir.Model, patterns: Sequence[Pattern]) -> Report:
                 report.fused.append(_replace(answer, pattern, node, scope, names))
         if len(report.fused) == before:
             break
-        free = {name: op for name, op in used.items() if name not in taken and not _left(bare[name])}
+        free = {name: op for name, op in used.items() if name not in taken and not _is_left(bare[name])}
         report.functions = attach(model, free)
     report.missed = _still_there(report)
     report.ir_version_after = model.ir_version
@@ -75,20 +75,31 @@ def _blaming(pattern: Pattern, node: ir.Node, scope: Scope):
             f"{type(error).__name__}: {error}") from error
 
 
-def _obstacle(match: Match, scope: Scope, used, taken: dict[str, str], bare: dict[str, list[ir.Node]]) -> Miss | None:
+def _answer(pattern: Pattern, node: ir.Node, scope: Scope) -> Match | Miss | None:
+    with _blaming(pattern, node, scope):
+        try:
+            return pattern.match(node, scope)
+        except ExhaustedError as exhausted:
+            return Miss(str(exhausted), node.outputs[0].name or "" if node.outputs else "")
+
+
+def _obstacle(match: Match, scope: Scope, used, taken: dict[str, str],
+              bare: dict[str, dict[ir.Node, None]]) -> Miss | None:
     """Why a proven match cannot be written into this model."""
     if match.operator is None:
         return None
     reason = taken.get(match.operator) or scope.refusal(used[match.operator])
-    left = _left(bare[match.operator])
-    if reason is None and left and not any(node in match.covers for node in left):
+    left = bare[match.operator]
+    if reason is None and _is_left(left) and not any(node in left and node.graph is not None for node in match.covers):
         reason = f"the model uses {DOMAIN}::{match.operator} without a function"
     return None if reason is None else Miss(reason, match.root.name)
 
 
-def _left(nodes: list[ir.Node]) -> list[ir.Node]:
-    """Those that are still in the model."""
-    return [node for node in nodes if node.graph is not None]
+def _is_left(nodes: dict[ir.Node, None]) -> bool:
+    """Whether some are still in the model; from the end on, where replacing begins, the others are forgotten."""
+    while nodes and (last := next(reversed(nodes))).graph is None:
+        del nodes[last]
+    return bool(nodes)
 
 
 def foreign_operators(model: ir.Model, used: Iterable[str]) -> dict[str, str]:
@@ -101,17 +112,17 @@ def foreign_operators(model: ir.Model, used: Iterable[str]) -> dict[str, str]:
             for name in used if name in defined and not is_ours(defined[name])}
 
 
-def bare_nodes(model: ir.Model, used: Iterable[str]) -> dict[str, list[ir.Node]]:
+def bare_nodes(model: ir.Model, used: Iterable[str]) -> dict[str, dict[ir.Node, None]]:
     """Nodes that bear the name of an operator of ours and have no function: what they mean is not known here.
 
     As long as one of them is in the model no function of that name may join it. A match that covers one speaks for
     all of that name.
     """
     defined = {f.name for f in model.functions.values() if f.domain == DOMAIN}
-    bare: dict[str, list[ir.Node]] = {name: [] for name in used}
+    bare: dict[str, dict[ir.Node, None]] = {name: {} for name in used}
     for node in all_nodes(model):
         if node.domain == DOMAIN and node.op_type in bare and node.op_type not in defined:
-            bare[node.op_type].append(node)
+            bare[node.op_type][node] = None
     return bare
 
 
@@ -119,7 +130,7 @@ def _replace(match: Match, pattern: Pattern, anchor: ir.Node, scope: Scope, name
     root = match.root
     producer = root.producer()
     builder = Builder(names, root.name or anchor.op_type, scope)
-    with _blaming(pattern, anchor, scope):
+    with _blaming(pattern, anchor, scope), scope.facts.budget.building():
         value = match.build(builder)
     origin = {k: v for node in (*sorted_nodes(match.covers), producer) for k, v in node.metadata_props.items()}
     origin[PATTERN_KEY] = pattern.name
@@ -151,13 +162,27 @@ def _take_over(root: ir.Value, value: ir.Value, builder: Builder, graph: ir.Grap
     if made:
         if root.type is not None and (value.type is None or value.is_graph_output()):
             value.type = root.type
-        if root.shape is not None and (value.shape is None or value.is_graph_output()):
-            value.shape = root.shape
+        if root.shape is not None:
+            value.shape = root.shape if value.is_graph_output() else _joint_shape(root.shape, value.shape)
         name, root.name = root.name, builder.name("replaced")
         value.name = name
         value.metadata_props.update(root.metadata_props)
+        value.meta.update(root.meta)  # its quantization
+        value.doc_string = root.doc_string
         scope.facts.shapes.adopt(value, like=root)
     return value
+
+
+def _joint_shape(declared: ir.Shape, proven: ir.Shape | None) -> ir.Shape:
+    """What the model declares of a value, as far as it does and nothing proven speaks against it."""
+    if proven is None:
+        return declared
+    pairs = [(a if isinstance(a, int) else a.value, b if isinstance(b, int) else b.value)
+             for a, b in zip(declared, proven)]
+    if len(declared) != len(proven) or any(a != b for a, b in pairs if isinstance(a, int) and isinstance(b, int)):
+        return proven
+    return ir.Shape([b if a is None else a for a, b in pairs],
+                    denotations=[declared.get_denotation(axis) for axis in range(len(pairs))])
 
 
 def _remove_dead(covers, root: ir.Value) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import onnx
 
-from rewriter import checking, saving
+from rewriter import checking, placing, saving
 from rewriter.errors import InternalError, InvalidModelError, RewriterError, UsageError
 from rewriter.opening import Opened, open_model
 from rewriter.report import Report
@@ -17,24 +17,27 @@ from rewriter.vocabulary import Pattern
 
 def fuse(model, output: str | os.PathLike | None = None, *, patterns: Iterable[Pattern | str] | None = None,
          target: str = targets.PORTABLE, dry_run: bool = False, in_place: bool = False,
-         data_dir: str | os.PathLike | None = None, overwrite_data: bool = False, follow_input_size: bool = False):
+         data_dir: str | os.PathLike | None = None, data: str = placing.AUTO, overwrite_data: bool = False,
+         follow_input_size: bool = False):
     """Find subgraphs by what they compute and give each its name back, as one node of `custom.ops`.
 
     Args:
         model: a path (str or PathLike), `onnx.ModelProto`, `onnx_ir.Model`, the `ONNXProgram` that
             `torch.onnx.export(..., dynamo=True)` returns, or `onnx_graphsurgeon.Graph`.
-        output: where to write, for a path; may be the input. External data stays where it is and is shared if the
-            output lies in the same folder, and is copied beside it otherwise.
+        output: where to write, for a path; may be the input.
         patterns: `Pattern` objects, in the order they run, or names of default ones, which bring what they need along.
             Default: `patterns.ALL`.
         target: what the model is written for: "portable" (functions in the model), "kernels" (the same, and fused is
             also what pays only where our kernels run it), "stock" (nothing of `custom.ops` is left), "openvino",
             "tensorrt" or "tensorrt-plugin". What an earlier run fused is written for it too.
         dry_run: find, and change and write nothing.
-        in_place: change the object handed in (for a path: write over it). After an `InternalError` an
-            `onnx_ir.Model` or ONNXProgram that was changed in place must be thrown away.
+        in_place: change the object handed in (for a path: write over it). After an `InternalError` or a `TargetError`
+            an `onnx_ir.Model` or ONNXProgram that was changed in place must be thrown away.
         data_dir: where the external data of a ModelProto or Graph lies; default: the working directory. The other
             kinds know it themselves.
+        data: what becomes of the external data of a path: "auto" shares the files with an output in the same folder
+            and copies them beside any other, "share" never copies (the files must be in the output's folder or
+            below), "copy" gives the output files of its own, in the same folder under names that begin with its own.
         overwrite_data: let data files copied beside the output replace others of the same name.
         follow_input_size: where a fused node's constant size is that of its image, let it follow the image, and open
             the declared height and width of the inputs, if the rest of the model allows it. Not known from the model
@@ -58,12 +61,14 @@ def fuse(model, output: str | os.PathLike | None = None, *, patterns: Iterable[P
     """
     chosen = choose_patterns(patterns, follow_input_size=follow_input_size, target=target)
     targets.check(target)
+    placing.check(data)
     if isinstance(model, (str, os.PathLike)):
         if output is None and in_place:
             output = model
         if output is None and not dry_run:
             raise UsageError("a path needs an output path too (or dry_run=True, or in_place=True to write over it)")
-        return fuse_file(model, None if dry_run else output, chosen, target=target, overwrite_data=overwrite_data)
+        return fuse_file(model, None if dry_run else output, chosen, target=target, policy=data,
+                         overwrite_data=overwrite_data)
     if output is not None:
         raise UsageError("an output path goes with an input path; other kinds of model are given back")
     opened = open_model(model, in_place=in_place and not dry_run, data_dir=data_dir, anchors=anchors_of(chosen))
@@ -81,11 +86,12 @@ def fuse(model, output: str | os.PathLike | None = None, *, patterns: Iterable[P
 def inline(model, output: str | os.PathLike | None = None, **options):
     """Undo a fused model: every node of ours gives way to the best stock form for it, and no function of ours is left.
 
-    Nothing else changes, in meaning or otherwise; nodes of `custom.ops` that call no function of ours stay.
+    Nothing else changes, in meaning or otherwise; nodes of `custom.ops` that call no function of ours stay. What was
+    written for TensorRT alone (plugin nodes, the mode "bicubic" at opset 20 and newer) is undone as well.
 
     Args:
         model, output: as for `fuse`.
-        options: `dry_run`, `in_place`, `data_dir`, `overwrite_data`, as for `fuse`.
+        options: `dry_run`, `in_place`, `data_dir`, `data`, `overwrite_data`, as for `fuse`.
 
     Returns:
         As `fuse`: for a path the Report, else (model of the same kind, Report). `report.retargeted` counts the nodes.
@@ -101,19 +107,20 @@ def inline(model, output: str | os.PathLike | None = None, **options):
         >>> rewriter.inline(model)[1].retargeted
         0
     """
-    return fuse(model, output, patterns=(), target="stock", **options)
+    return fuse(model, output, patterns=["plugin_nodes"], target="stock", **options)
 
 
 def fuse_file(path: str | os.PathLike, output: str | os.PathLike | None, patterns: Sequence[Pattern], *,
-              target: str = targets.PORTABLE, overwrite_data: bool = False) -> Report:
+              target: str = targets.PORTABLE, policy: str = placing.AUTO, overwrite_data: bool = False) -> Report:
     """Fuse one file into another, or with no output only look."""
     opened = open_model(path, anchors=anchors_of(patterns))
     if output is not None:
-        saving.check_output(output, folder=opened.folder, locations=opened.locations)
+        saving.check_output(output, folder=opened.folder, locations=opened.locations, policy=policy)
     report, data = rewrite_file(opened, patterns, target)
     if output is not None:
-        saving.save(data, output, folder=opened.folder, locations=opened.still_located(report.changed),
-                    overwrite_data=overwrite_data)
+        saved = saving.save(data, output, folder=opened.folder, locations=opened.still_located(report.changed),
+                            policy=policy, model=path, overwrite_data=overwrite_data)
+        report.bytes_after = len(saved.data)
     return report
 
 
@@ -125,7 +132,7 @@ def rewrite_file(opened: Opened, patterns: Sequence[Pattern],
     if report.changed:
         proto = opened.to_proto()
         data = saving.serialize(proto)
-        _hold(checking.complaint(proto, data), opened)
+        _hold(checking.complaint(proto, data, checked=True), opened)
     report.bytes_before, report.bytes_after = len(opened.data), len(data)
     return report, data
 
@@ -150,7 +157,7 @@ def rewrite(opened: Opened, patterns: Sequence[Pattern], target: str = targets.P
     if opened.refusal is not None and not report.changed:
         raise InvalidModelError(opened.refusal)
     if opened.data is None and report.changed:
-        _hold(checking.complaint_ir(opened.model), opened)
+        _hold(opened.complaint(), opened)
     return report
 
 
@@ -184,6 +191,8 @@ def choose_patterns(wanted: Iterable[Pattern | str] | None, *, follow_input_size
         if name not in names:
             names.add(name)
             pending.extend(known[name].needs)
+    if target == targets.TENSORRT_PLUGIN:
+        names.discard("plugin_nodes")  # which it has
     return (*(p for name, p in known.items() if name in names), *(item for item in wanted if not isinstance(item, str)))
 
 

@@ -1,121 +1,116 @@
 """ModelProto to onnx_ir and back, with what onnx_ir has no place for.
 
-Measured with onnx_ir 0.1 and 1.1: training_info, sparse initializers and keys of external data such as `checksum` are
-dropped; metadata of initializers is written twice; initializers gain a value_info. All of it is put right here, so
-that a model differs from what came in only where something was rewritten.
+Measured with onnx_ir 0.1 and 1.1: training_info, sparse initializers, keys of external data such as `checksum`, fields
+of newer versions of ONNX, empty outputs at a node's end and value_info of nothing but a name are dropped; metadata and
+value_info are put in another order; initializers gain a value_info and have their metadata twice; map types, sparse
+attributes and text that is no UTF-8 are refused. Instead of mending each, onnx_ir's rendering of the untouched model is
+compared with that of the rewritten one, and what differs is done to the model that came in (`rewriter.merging`).
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+import functools
+from collections.abc import Callable, Iterable
 
 import onnx
 import onnx_ir as ir
 
-_SPARSE = "onnx-warpfuse sparse initializer "  # doc string of the graph input that stands in for one
-_KNOWN_KEYS = {"location", "offset", "length"}
+from rewriter import stand_ins
+from rewriter.checking import declared_size
+from rewriter.merging import merge
+
+LIGHT = 1 << 10  # bytes; larger weights of the main graph are compared by identity and never copied
 
 
 @dataclasses.dataclass
 class Kept:
-    """What onnx_ir does not carry.
+    """What it takes to lose nothing.
 
     Attributes:
-        training: `training_info` of the model.
-        sparse: sparse initializers; graph inputs of their names stand in for them, so nothing takes them for constants.
-        external: (location, offset, length) of external tensors with further keys -> all their entries.
-        described: names with a value_info, over all graphs.
+        source: makes a copy of the model as it came in; None where it came as an onnx_ir model.
+        weights: larger initializers of the main graph -> their tensors.
     """
 
-    training: list = dataclasses.field(default_factory=list)
-    sparse: list[onnx.SparseTensorProto] = dataclasses.field(default_factory=list)
-    external: dict[tuple, list] = dataclasses.field(default_factory=dict)
-    described: set[str] = dataclasses.field(default_factory=set)
+    source: Callable[[], onnx.ModelProto] | None = None
+    weights: dict[str, ir.TensorProtocol] = dataclasses.field(default_factory=dict)
 
 
-def read(proto: onnx.ModelProto) -> tuple[ir.Model, Kept]:
-    """The onnx_ir model of a proto, to which the model's tensors refer: naming one of them changes the proto."""
-    kept = Kept(training=list(proto.training_info))
-    if any(graph.sparse_initializer for graph in graphs(proto)):
-        proto = _with_stand_ins(proto, kept)
-    for graph in graphs(proto):
-        kept.described.update(value.name for value in graph.value_info)
-        for tensor in _tensors(graph):
-            entries = {entry.key: entry.value for entry in tensor.external_data}
-            if entries.keys() - _KNOWN_KEYS:
-                kept.external[_range(entries)] = list(tensor.external_data)
-    return ir.serde.deserialize_model(proto), kept
+def read(proto: onnx.ModelProto, source: Callable[[], onnx.ModelProto] | None = None) -> tuple[ir.Model, Kept]:
+    """The onnx_ir model of a proto.
+
+    Args:
+        proto: the model. The tensors refer to it and it is written to if `source` is given, else to a copy.
+        source: makes a copy of it as it came in.
+    """
+    if source is None:
+        source = functools.partial(copy_of, proto)
+        proto = source()
+    stand_ins.put(proto)
+    model = ir.serde.deserialize_model(proto)
+    heavy = {tensor.name for tensor in proto.graph.initializer if _is_heavy(tensor)}
+    return model, Kept(source, {name: value.const_value for name, value in model.graph.initializers.items()
+                                if name in heavy})
 
 
 def write(model: ir.Model, kept: Kept) -> onnx.ModelProto:
-    """The proto of a model, with what was kept put back."""
-    proto = ir.serde.serialize_model(model)
-    proto.training_info.extend(kept.training)
-    for graph in graphs(proto):
-        if kept.sparse:
-            _restore_sparse(graph, kept)
-        own = {tensor.name for tensor in graph.initializer} - kept.described
-        if any(value.name in own for value in graph.value_info):
-            _replace(graph.value_info, [value for value in graph.value_info if value.name not in own])
-        for tensor in graph.initializer:
-            unique = {(entry.key, entry.value): entry for entry in tensor.metadata_props}
-            if len(unique) < len(tensor.metadata_props):
-                _replace(tensor.metadata_props, unique.values())
-        if kept.external:
-            for tensor in _tensors(graph):
-                entries = {entry.key: entry.value for entry in tensor.external_data}
-                if _range(entries) in kept.external:
-                    _replace(tensor.external_data, kept.external[_range(entries)])
-    return proto
+    """The proto of a model: what came in, with what was rewritten."""
+    if kept.source is None:
+        return ir.serde.serialize_model(model)
+    result = kept.source()
+    merge(result, _echo(result, kept), _serialize(model, kept))
+    return result
 
 
-def graphs(proto: onnx.ModelProto) -> Iterator[onnx.GraphProto]:
-    """Every graph of a model: the main one, then bodies of control flow, those in functions included."""
-    yield proto.graph
-    pending = [*proto.graph.node, *(node for function in proto.functions for node in function.node)]
-    while pending:
-        for attribute in pending.pop().attribute:
-            for graph in (*((attribute.g,) if attribute.HasField("g") else ()), *attribute.graphs):
-                yield graph
-                pending.extend(graph.node)
+def _echo(source: onnx.ModelProto, kept: Kept) -> onnx.ModelProto:
+    """What onnx_ir makes of the model that came in, its larger weights replaced by stubs."""
+    lean = onnx.ModelProto()
+    _copy_fields(source, lean, "graph")
+    lean.graph.SetInParent()
+    _copy_fields(source.graph, lean.graph, "initializer")
+    for tensor in source.graph.initializer:
+        known = tensor.name in kept.weights and _is_heavy(tensor)
+        lean.graph.initializer.append(_stub(tensor.name, tensor.data_type, tensor.dims) if known else tensor)
+    stand_ins.put(lean)
+    return ir.serde.serialize_model(ir.serde.deserialize_model(lean))
 
 
-def _tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
-    yield from graph.initializer
-    for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.HasField("t"):
-                yield attribute.t
-            yield from attribute.tensors
+def _serialize(model: ir.Model, kept: Kept) -> onnx.ModelProto:
+    """The same of the model as it stands: weights that are still those that came in are stubs."""
+    same = [value for name, value in model.graph.initializers.items()
+            if name in kept.weights and value.const_value is kept.weights[name]]
+    try:
+        for value in same:
+            tensor = value.const_value
+            value.const_value = ir.serde.TensorProtoTensor(_stub(value.name, tensor.dtype, tensor.shape))
+        return ir.serde.serialize_model(model)
+    finally:
+        for value in same:
+            value.const_value = kept.weights[value.name]
 
 
-def _range(entries: dict[str, str]) -> tuple:
-    return entries.get("location"), entries.get("offset"), entries.get("length")
+def _stub(name: str, dtype: int, dims: Iterable[int]) -> onnx.TensorProto:
+    return onnx.TensorProto(name=name, data_type=int(dtype), dims=map(int, dims))
 
 
-def _replace(field, items: Iterable) -> None:
-    """Make a repeated field hold `items`, which may be its own."""
-    copies = [type(item).FromString(item.SerializeToString()) for item in items]
-    del field[:]
-    field.extend(copies)
+def _is_heavy(tensor: onnx.TensorProto) -> bool:
+    return tensor.data_location != onnx.TensorProto.EXTERNAL and declared_size(tensor) > LIGHT
 
 
-def _with_stand_ins(proto: onnx.ModelProto, kept: Kept) -> onnx.ModelProto:
+def copy_of(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy of a model, data and all."""
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
-    for graph in graphs(copy):
-        for sparse in graph.sparse_initializer:
-            value = onnx.helper.make_tensor_value_info(sparse.values.name, sparse.values.data_type, sparse.dims)
-            value.doc_string = f"{_SPARSE}{len(kept.sparse)}"
-            kept.sparse.append(sparse)
-            graph.input.append(value)
     return copy
 
 
-def _restore_sparse(graph: onnx.GraphProto, kept: Kept) -> None:
-    stand_ins = [value for value in graph.input if value.doc_string.startswith(_SPARSE)]
-    for value in stand_ins:
-        graph.sparse_initializer.add().CopyFrom(kept.sparse[int(value.doc_string[len(_SPARSE):])])
-    if stand_ins:
-        _replace(graph.input, [value for value in graph.input if not value.doc_string.startswith(_SPARSE)])
+def _copy_fields(source, target, but: str) -> None:
+    for field, value in source.ListFields():
+        if field.name == but:
+            continue
+        if hasattr(value, "extend"):
+            getattr(target, field.name).extend(value)
+        elif field.message_type is not None:
+            getattr(target, field.name).CopyFrom(value)
+        else:
+            setattr(target, field.name, value)

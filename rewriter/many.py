@@ -28,6 +28,7 @@ from rewriter.errors import (
     SomeFailedError,
     UsageError,
 )
+from rewriter.runtimes import targets
 from rewriter.workers import Worker, WorkerError
 
 MANIFEST = ".warpfuse.jsonl"
@@ -93,13 +94,14 @@ def tasks(inputs: Iterable[str | os.PathLike], folder: str | os.PathLike) -> lis
 
 
 def fuse_many(todo: Sequence[Task], folder: str | os.PathLike, *, patterns: Sequence[str] | None = None,
-              target: str = "portable", overwrite_data: bool = False, jobs: int = 1,
+              target: str = "portable", policy: str = "auto", overwrite_data: bool = False, jobs: int = 1,
               done: Callable[[Outcome], None] = lambda outcome: None) -> list[Outcome]:
     """Fuse models, each in a child process that outlives a failure, and is replaced if it does not.
 
     Args:
         todo: by `tasks`, for the same `folder`, which is made if need be.
         patterns, target, overwrite_data: as for `rewriter.fuse`; patterns by name.
+        policy: `data` of `rewriter.fuse`.
         jobs: child processes at a time.
         done: called with each outcome as it comes, in this thread.
 
@@ -108,8 +110,10 @@ def fuse_many(todo: Sequence[Task], folder: str | os.PathLike, *, patterns: Sequ
 
     Raises:
         OutputError: the folder cannot be made or written.
+        UsageError: there is no such target.
     """
-    options = {"patterns": None if patterns is None else list(patterns), "target": target}
+    targets.check(target)
+    options = {"patterns": None if patterns is None else list(patterns), "target": target, "policy": policy}
     manifest = Manifest(folder, json.dumps([__version__, options]))
     crew = _Crew(jobs)
 
@@ -120,7 +124,7 @@ def fuse_many(todo: Sequence[Task], folder: str | os.PathLike, *, patterns: Sequ
         try:
             made = crew.call("fuse", task.source, task.target, overwrite_data=overwrite_data, **options)
         except WorkerError as error:
-            old = f"; {task.target} is of an earlier input" if os.path.exists(task.target) else ""
+            old = f"; {task.target} is of an earlier run" if os.path.exists(task.target) else ""
             return Outcome(task.name, task.source, task.target, "failed", {}, f"{error}{old}", _exit_code(error))
         manifest.add(task, made)
         return Outcome(task.name, task.source, task.target, _status(made["report"]), made["report"])
@@ -210,7 +214,7 @@ class Fuser:
     """What a child does."""
 
     def fuse(self, source: str, output: str, *, patterns: list[str] | None, target: str,
-             overwrite_data: bool) -> dict:
+             policy: str, overwrite_data: bool) -> dict:
         """Fuse one file into another.
 
         Returns:
@@ -234,13 +238,15 @@ class Fuser:
         opened = open_model(source, anchors=anchors_of(chosen))
         before = os.path.dirname(os.path.abspath(source))
         stamps = {location: _stamp(os.path.join(before, location)) for location in opened.locations}
-        saving.check_output(output, folder=opened.folder, locations=opened.locations)
+        saving.check_output(output, folder=opened.folder, locations=opened.locations, policy=policy)
         report, data = rewrite_file(opened, chosen, target)
         kept = opened.still_located(report.changed)
-        saving.save(data, output, folder=opened.folder, locations=kept, overwrite_data=overwrite_data)
-        copies = [os.path.join(folder, location) for location in kept]
+        saved = saving.save(data, output, folder=opened.folder, locations=kept, policy=policy, model=source,
+                            overwrite_data=overwrite_data)
+        report.bytes_after = len(saved.data)
+        copies = [os.path.abspath(path) for path in saved.files]
         return {"report": report.to_dict(), "input": hashlib.sha256(opened.data).hexdigest(),
-                "output": hashlib.sha256(data).hexdigest(),
+                "output": hashlib.sha256(saved.data).hexdigest(),
                 "data": [[os.path.join(before, location), stamps[location]] for location in kept]
                 + [[path, _stamp(path)] for path in copies]}
 

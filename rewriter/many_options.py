@@ -55,9 +55,9 @@ def run(options: argparse.Namespace, patterns: Sequence[str] | None) -> None:
             raise UsageError(f"--json: {options.json} would overwrite a model")
         saving.check_output(options.json)
     with _bar(options, len(todo)) as done:
-        outcomes = fuse_many(todo, options.out_dir, patterns=patterns, target=getattr(options, "target", "portable"),
-                             overwrite_data=options.overwrite_data, jobs=min(options.jobs or physical_cores(),
-                                                                             len(todo)), done=done)
+        jobs = min(options.jobs or physical_cores(), len(todo))
+        outcomes = fuse_many(todo, options.out_dir, patterns=patterns, target=options.target, policy=options.data,
+                             overwrite_data=options.overwrite_data, jobs=jobs, done=done)
     if not options.quiet:
         show(Terminal(sys.stderr if options.json == "-" else sys.stdout), outcomes)
     if options.json is not None:
@@ -82,6 +82,9 @@ def show(terminal, outcomes: Sequence[Outcome]) -> None:
     for outcome in outcomes:
         if outcome.error:
             terminal.line(("failed: ", "red"), f"{outcome.name}: {outcome.error}", wrap=False)
+    needs = collections.Counter(need for outcome in outcomes for need in outcome.report.get("needs", ()))
+    for need, count in needs.items():
+        terminal.line((f"{count:,} model{'s need' if count > 1 else ' needs'}: ", "bold"), need)
     counts = collections.Counter(outcome.status for outcome in outcomes)
     terminal.line((", ".join(f"{count:,} {status}" for status, count in sorted(counts.items())), "bold"))
 
@@ -91,6 +94,7 @@ def _change(report: dict) -> tuple[str, str, str]:
         return "", "", ""
     made = collections.Counter(fused["operator"] or "(changed)" for fused in report["fused"])
     made["AffineGrid"] -= made["AffineGridSample"]  # each absorbed one
+    made[f"written for {report['target']}:"] = report["retargeted"]
     return (f"{report['nodes_before']:,} -> {report['nodes_after']:,}",
             f"{report['bytes_before']:,} -> {report['bytes_after']:,}",
             ", ".join(f"{name} {count}" for name, count in made.items() if count > 0))

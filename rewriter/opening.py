@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import os
 import stat
 from collections.abc import Callable, Collection
@@ -52,14 +53,22 @@ class Opened:
     folder: str = ""
     locations: list[str] = dataclasses.field(default_factory=list)
     refusal: str | None = None
+    _proto: onnx.ModelProto | None = dataclasses.field(default=None, init=False)
 
     def still_located(self, changed: bool) -> list[str]:
         """The data files that the model refers to now: a base grid that was fused away needs none."""
         return external.locations(external.external_tensors(self.model)) if changed else self.locations
 
     def to_proto(self) -> onnx.ModelProto:
-        """The model as it stands now."""
-        return lossless.write(self.model, self.kept)
+        """The model as it stands now, or stood when the checker was asked."""
+        return lossless.write(self.model, self.kept) if self._proto is None else self._proto
+
+    def complaint(self) -> str | None:
+        """What onnx.checker has against the rewritten model."""
+        if self.kept.source is None:
+            return checking.complaint_ir(self.model)
+        self._proto = self.to_proto()
+        return checking.complaint(self._proto)
 
 
 def open_model(model, *, in_place: bool = False, data_dir: str | os.PathLike | None = None,
@@ -85,13 +94,18 @@ def open_model(model, *, in_place: bool = False, data_dir: str | os.PathLike | N
         return _open_proto(model, in_place, data_dir, anchors)
     if isinstance(model, ir.Model):
         return _open_ir(model, in_place, anchors)
+    if is_surgeon(model):  # before it is asked for attributes: it prints an error for those that it lacks
+        return _open_surgeon(model, in_place, data_dir, anchors)
     if isinstance(getattr(model, "model", None), ir.Model) and hasattr(model, "exported_program"):
         return _open_program(model, in_place, anchors)
-    if type(model).__module__.startswith("onnx_graphsurgeon"):
-        return _open_surgeon(model, in_place, data_dir, anchors)
     raise TypeError(
         f"cannot take in a {type(model).__name__}: a path, onnx.ModelProto, onnx_ir.Model, torch's ONNXProgram or "
         "onnx_graphsurgeon.Graph is needed")
+
+
+def is_surgeon(model) -> bool:
+    """Whether it is an `onnx_graphsurgeon.Graph`."""
+    return any(kind.__module__.partition(".")[0] == "onnx_graphsurgeon" for kind in type(model).__mro__)
 
 
 def _open_path(path: str, anchors: Collection[str]) -> Opened:
@@ -103,7 +117,8 @@ def _open_path(path: str, anchors: Collection[str]) -> Opened:
     if not (proto.ir_version and proto.HasField("graph")):  # stray bytes may parse as a message of unknown fields
         raise NotOnnxError(f"{path}: {_guess(data) or 'not an ONNX model: it has no graph'}")
     folder = os.path.dirname(path) or "."
-    return _checked(proto, folder, path, data, lambda opened: lambda changed: None, anchors)
+    return _checked(proto, functools.partial(onnx.ModelProto.FromString, data), folder, path, data,
+                    lambda opened: lambda changed: None, anchors)
 
 
 def _read(path: str) -> bytes:
@@ -132,8 +147,7 @@ def _guess(data: bytes) -> str | None:
 
 
 def _open_proto(proto: onnx.ModelProto, in_place: bool, data_dir, anchors: Collection[str]) -> Opened:
-    own = onnx.ModelProto()  # onnx_ir's tensors write their names into the message that they were read from
-    own.CopyFrom(proto)
+    own = lossless.copy_of(proto)  # onnx_ir's tensors write their names into the message that they were read from
 
     def result_for(opened: Opened) -> Callable[[bool], onnx.ModelProto]:
         def result(changed: bool) -> onnx.ModelProto:
@@ -144,11 +158,13 @@ def _open_proto(proto: onnx.ModelProto, in_place: bool, data_dir, anchors: Colle
             return target
         return result
 
-    return _checked(own, os.fspath(data_dir or "."), "model", None, result_for, anchors)
+    return _checked(own, functools.partial(lossless.copy_of, proto), os.fspath(data_dir or "."), "model", None,
+                    result_for, anchors)
 
 
-def _checked(proto: onnx.ModelProto, folder: str, label: str, data: bytes | None, result_for,
-             anchors: Collection[str]) -> Opened:
+def _checked(proto: onnx.ModelProto, source: Callable[[], onnx.ModelProto], folder: str, label: str,
+             data: bytes | None, result_for, anchors: Collection[str]) -> Opened:
+    """Check a proto, which is written to, and read it; `source` makes a copy of it as it came in."""
     complaint, refusal = checking.complaint(proto, data), None
     if complaint is not None and checking.is_of_strangers(complaint):
         refusal = f"{label}: onnx.checker refuses it: {complaint}"
@@ -157,12 +173,12 @@ def _checked(proto: onnx.ModelProto, folder: str, label: str, data: bytes | None
     if complaint and not unsorted:
         raise InvalidModelError(f"{label}: onnx.checker refuses it: {complaint}")
     try:
-        model, kept = lossless.read(proto)
+        model, kept = lossless.read(proto, source)
     except Exception as error:
         reason = complaint or f"onnx_ir cannot represent it: {' '.join(str(error.__cause__ or error).split())}"
         raise InvalidModelError(f"{label}: {reason}") from error
     if unsorted:
-        strangers = _sort(model, f"{label}: onnx.checker refuses it: {complaint}", anchors)
+        strangers = _sort(model, kept, f"{label}: onnx.checker refuses it: {complaint}", anchors)
         refusal = None if strangers is None else f"{label}: onnx.checker refuses it: {strangers}"
     outside = external.external_tensors(model)
     for tensor in outside:
@@ -174,7 +190,7 @@ def _checked(proto: onnx.ModelProto, folder: str, label: str, data: bytes | None
     return opened
 
 
-def _sort(model: ir.Model, refusal: str, anchors: Collection[str]) -> str | None:
+def _sort(model: ir.Model, kept: lossless.Kept, refusal: str, anchors: Collection[str]) -> str | None:
     """Put nodes in topological order, as several tools do not; refuse what the checker then still refuses.
 
     Returns what it has against unknown operators among `anchors`.
@@ -185,30 +201,31 @@ def _sort(model: ir.Model, refusal: str, anchors: Collection[str]) -> str | None
             function.sort()
     except ValueError:  # a cycle
         raise InvalidModelError(refusal) from None
-    complaint, strangers = _complaint_ir(model, anchors)
+    complaint, strangers = _complaints(model, kept, anchors)
     if complaint is not None:
         raise InvalidModelError(refusal)
     return strangers
 
 
-def _complaint_ir(model: ir.Model, anchors: Collection[str]) -> tuple[str | None, str | None]:
+def _complaints(model: ir.Model, kept: lossless.Kept, anchors: Collection[str]) -> tuple[str | None, str | None]:
     """What the checker has against the model, and against unknown operators among `anchors`."""
-    complaint = checking.complaint_ir(model)
+    proto = None if kept.source is None else lossless.write(model, kept)
+    complaint = checking.complaint_ir(model) if proto is None else checking.complaint(proto)
     if complaint is None or not checking.is_of_strangers(complaint):
         return complaint, None
-    return checking.complaint_beyond_strangers(checking.lean_proto(model), anchors), complaint
+    return checking.complaint_beyond_strangers(proto or checking.lean_proto(model), anchors), complaint
 
 
 def _open_ir(model: ir.Model, in_place: bool, anchors: Collection[str]) -> Opened:
     external.check(external.external_tensors(model))
-    complaint, strangers = _complaint_ir(model, anchors)
+    complaint, strangers = _complaints(model, lossless.Kept(), anchors)
     if complaint is not None:
         refusal = f"model: onnx.checker refuses it: {complaint}"
         if "topolog" not in complaint:
             raise InvalidModelError(refusal)
         if not in_place:  # onnx_ir cannot clone it as it is
             raise InvalidModelError(f"{refusal}; if its nodes are only unsorted, call model.graph.sort() first")
-        strangers = _sort(model, refusal, anchors)
+        strangers = _sort(model, lossless.Kept(), refusal, anchors)
     target = model if in_place else model.clone()
     refusal = None if strangers is None else f"model: onnx.checker refuses it: {strangers}"
     return Opened(target, lossless.Kept(), lambda changed: target, refusal=refusal)

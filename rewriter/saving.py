@@ -2,25 +2,24 @@
 
 Files are written as drafts (`rewriter.drafts`), synced and renamed.
 
-External data stays where it is when the output lies in the input's folder: both models share it. Elsewhere the data
-files are copied beside the output under the same relative names (by reference where the file system can): first every
-byte is written and synced, then the data files are renamed, the model last. A data file that already exists there is
-left alone if it has the same content, and refused otherwise unless `overwrite_data` is set: another model may depend on
-it. Where one is overwritten, the old model goes before its data do.
+`rewriter.placing` decides which data files are shared with the input and which are copied. Of these first every byte is
+written and synced, then the data files are renamed, the model last. A data file that already exists there is left alone
+if it has the same content, and refused otherwise unless `overwrite_data` is set: another model may depend on it. Where
+one is overwritten, the old model goes before its data do.
 """
 
 from __future__ import annotations
 
 import contextlib
-import filecmp
+import dataclasses
 import os
-import shutil
 import stat
 from collections.abc import Iterable, Sequence
 from typing import BinaryIO
 
 import onnx
 
+from rewriter import copying, placing
 from rewriter.drafts import Draft, draft, locked, naming, remove_abandoned, sync_folder
 from rewriter.errors import ExternalDataError, OutputError
 
@@ -37,8 +36,16 @@ def serialize(proto: onnx.ModelProto) -> bytes:
         raise OutputError("the fused model exceeds protobuf's 2 GiB; move weights to external data") from error
 
 
+@dataclasses.dataclass(frozen=True)
+class Saved:
+    """What was written: the bytes of the model, and the data files it refers to, wherever they were before."""
+
+    data: bytes
+    files: list[str]
+
+
 def save(data: bytes, output: str | os.PathLike, *, folder: str = "", locations: Iterable[str] = (),
-         overwrite_data: bool = False) -> None:
+         policy: str = placing.AUTO, model: str | os.PathLike | None = None, overwrite_data: bool = False) -> Saved:
     """Write a model, and beside it the data files it refers to.
 
     Args:
@@ -46,6 +53,7 @@ def save(data: bytes, output: str | os.PathLike, *, folder: str = "", locations:
         output: path to write.
         folder: where its external data lies.
         locations: its data files, relative to `folder`.
+        policy, model: which of them are shared and which copied, see `rewriter.placing.place`.
         overwrite_data: replace data files of other content beside the output. A failure between the renames then
             leaves no model at `output`, rather than the old one beside data that are not its own.
 
@@ -53,30 +61,30 @@ def save(data: bytes, output: str | os.PathLike, *, folder: str = "", locations:
         OutputError: something cannot be written. What was there before still is, and nothing new is.
     """
     output = os.fsdecode(output)
-    beside = os.path.dirname(output) or "."
-    data_files = []
+    placement = placing.place(output, folder, locations, policy, model)
+    data = placement.relocate(data)
     with contextlib.ExitStack() as made, contextlib.ExitStack() as drafts:
-        model = drafts.enter_context(draft(output))
-        model.file.write(data)
-        if not _same_folder(folder, beside):
-            data_files += [_copy_beside(os.path.join(folder, location), os.path.join(beside, location), beside, drafts,
-                                        made, overwrite_data) for location in locations]
-        written = [model, *(item.draft for item in data_files if item.draft is not None)]
+        new = drafts.enter_context(draft(output))
+        new.file.write(data)
+        data_files = [_copy_beside(*pair, placement.folder, drafts, made, overwrite_data) for pair in placement.copies]
+        written = [new, *(item.draft for item in data_files if item.draft is not None)]
         for file in written:
             file.finish()
-        with locked(beside) if data_files else contextlib.nullcontext():
-            _publish(model, data_files)
+        with locked(placement.folder) if data_files else contextlib.nullcontext():
+            _publish(new, data_files)
     _clean({os.path.dirname(file.target) for file in written})
+    return Saved(data, placement.files)
 
 
-def check_output(output: str | os.PathLike, *, folder: str = "", locations: Iterable[str] = ()) -> None:
+def check_output(output: str | os.PathLike, *, folder: str = "", locations: Iterable[str] = (),
+                 policy: str = placing.AUTO) -> None:
     """Refuse an output that cannot be written, before any work is done.
 
     Raises:
         OutputError: it is a directory or a device, its folder does not exist or is read-only, it is write-protected,
-            or it is one of the model's own data files.
+            or it is one of the model's own data files; or these cannot be shared with it, as asked for.
     """
-    output = os.fsdecode(output)
+    output, locations = os.fsdecode(output), list(locations)
     target = os.path.realpath(output)
     parent = os.path.dirname(target)
     try:
@@ -97,6 +105,7 @@ def check_output(output: str | os.PathLike, *, folder: str = "", locations: Iter
         raise OutputError(f"{output}: write-protected")
     if any(os.path.realpath(os.path.join(folder, location)) == target for location in locations):
         raise OutputError(f"{output}: holds the external data of this very model")
+    placing.place(output, folder, locations, policy)
 
 
 def write_text(text: str, output: str | os.PathLike) -> None:
@@ -203,24 +212,14 @@ def _make_folders(folder: str, made: contextlib.ExitStack) -> None:
 
 def _copy(source: str, target: BinaryIO) -> None:
     try:
-        with open(source, "rb") as file:
-            left = os.fstat(file.fileno()).st_size
-            try:
-                while left > 0 and (done := os.copy_file_range(file.fileno(), target.fileno(), left)):
-                    left -= done
-            except (AttributeError, OSError):  # another system, or a file system that cannot
-                file.seek(0)
-                target.seek(0)
-                target.truncate()
-                shutil.copyfileobj(file, target, 1 << 20)
-    except FileNotFoundError:
-        raise ExternalDataError(f"{source}: vanished while the model was being fused") from None
+        copying.copy(source, target)
+    except (FileNotFoundError, EOFError):
+        raise ExternalDataError(f"{source}: vanished or was cut short while the model was being fused") from None
 
 
 def _same_content(one: str, other: str) -> bool:
-    filecmp.clear_cache()  # it goes by sizes and times
     with naming(other):
-        return filecmp.cmp(one, other, shallow=False)
+        return copying.same(one, other)
 
 
 def _stamp(path: str) -> tuple[int, ...] | None:
@@ -234,7 +233,3 @@ def _stamp(path: str) -> tuple[int, ...] | None:
 def _remove_empty(folder: str) -> None:
     with contextlib.suppress(OSError):
         os.rmdir(folder)
-
-
-def _same_folder(one: str, other: str) -> bool:
-    return os.path.realpath(one) == os.path.realpath(other)

@@ -10,6 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from rewriter.evaluator import EvaluationError, Evaluator, Kind, kind
+from rewriter.evaluator.budget import Budget
 from rewriter.functions import is_ours
 from rewriter.graphs import onnx_opset
 from rewriter.shapes import Dims, ShapeTable
@@ -29,12 +30,10 @@ T = TypeVar("T")
 class Facts:
     """What holds for a whole model, computed when first asked for. One instance per run of the engine."""
 
-    def __init__(self, model: ir.Model):
-        self.model = model
+    def __init__(self, model: ir.Model, budget: Budget | None = None):
+        self.model, self.budget = model, budget or Budget(model.graph.num_nodes())
         self.folded: dict[ir.Value, tuple[np.ndarray, float]] = {}  # constants with their rounding units
         self.kinds: dict[ir.Value, int] = {}  # evaluator.Kind, memoised
-
-        self.steps_left = 1_000_000 + 100 * model.graph.num_nodes()  # of all walks through linear slices
         self.turns: dict[tuple[ir.Node, str], list[int]] = {}  # sizes at which arithmetic turns, memoised
         self.measuring: list[Evaluator] = []  # evaluators that only learn shapes
 

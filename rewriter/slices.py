@@ -29,7 +29,7 @@ class LinearSlice:
         order: the values of `feeds`, nearest to the target first.
         leaves: where the walk stopped, with the reason.
         structural: the parameter-free operands met on the way.
-        whole: False where the walk was given up: it went through too many values, or all walks together did.
+        whole: False where the walk was given up: it went through too many values.
     """
 
     target: ir.Value
@@ -83,8 +83,8 @@ def linear_slice(target: ir.Value, scope: Scope) -> LinearSlice:
         value = queue.popleft()
         if value in feeds:
             continue
-        scope.facts.steps_left -= 1
-        if len(feeds) > MOST_VALUES or scope.facts.steps_left < 0:
+        scope.facts.budget.step()
+        if len(feeds) > MOST_VALUES:
             return LinearSlice(target, feeds, (), {}, (), whole=False)
         carriers, fixed, stop = _step(value, scope)
         feeds[value] = tuple(carriers)

@@ -45,10 +45,13 @@ def affine_grid(theta: torch.Tensor, size: torch.Tensor | Sequence[int], align_c
         [N, H, W, 2] or [N, D, H, W, 3], of theta's dtype and on its device; computed in float32 at least.
 
     Raises:
-        TypeError: theta is of another dtype, or a size tensor is not int64.
+        TypeError: theta is no tensor or of another dtype, or size is neither an int64 tensor nor ints.
         ValueError: shapes or devices do not go together, or a spatial size is below 1.
     """
+    _check_tensor("affine_grid", "theta", theta)
     if not isinstance(size, torch.Tensor):
+        if not hasattr(size, "__iter__") or any(isinstance(n, (float, str)) for n in size):
+            raise TypeError(f"affine_grid: size must be an int64 tensor or ints, not {size!r}")
         size = list(size)
         if torch.jit.is_tracing():  # ints would become constants
             size = torch.stack([torch.as_tensor(n, dtype=torch.int64) for n in size])
@@ -69,9 +72,15 @@ def rot_scale(x: torch.Tensor, rotations: int = 1, scale_factor: float = 1.0, di
             two) or an integer.
 
     Raises:
-        TypeError: x is of another dtype.
+        TypeError: x is no tensor or of another dtype, or an argument is of another type.
         ValueError: `dims` names no plane of x.
     """
+    _check_tensor("rot_scale", "x", x)
+    if isinstance(rotations, str) or int(rotations) != rotations:
+        raise TypeError(f"rot_scale: rotations must be an int, not {rotations!r}")
+    if isinstance(scale_factor, str) or not isinstance(dims, str):
+        raise TypeError("rot_scale: scale_factor must be a number and dims a string, not "
+                        f"{scale_factor!r} and {dims!r}")
     return _rot_scale(x, int(rotations), float(scale_factor), dims)
 
 
@@ -137,6 +146,11 @@ def _length(theta: torch.Tensor, size: torch.Tensor) -> int:
     if size.device.type != "cpu" and size.device != theta.device:
         raise ValueError(f"affine_grid: size is on {size.device}, theta on {theta.device}; size may also be on the CPU")
     return int(size.shape[0])
+
+
+def _check_tensor(operator: str, name: str, value) -> None:
+    if not isinstance(value, torch.Tensor):
+        raise TypeError(f"{operator}: {name} must be a torch.Tensor, not {type(value).__name__}")
 
 
 def _check_theta(theta: torch.Tensor, length: int) -> None:

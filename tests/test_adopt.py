@@ -159,8 +159,12 @@ def test_atens_generator_by_name(run, call):
             align_corners=1)
 
 
-def test_other_aten_operators_stay():
-    text = ('g (float[2,3] x) => (float[a,b] y) { y = org.pytorch.aten.ATen<operator="erfinv">(x) }')
+@pytest.mark.parametrize("call", [
+    'ATen<operator="erfinv">(theta)', 'ATen<operator="affine_grid_generator", overload_name="out">(theta, size, yes)',
+    "affine_grid_generator_backward(theta, size, yes)", "ATen<operator=1>(theta, size, yes)"])
+def test_other_aten_operators_stay(call):
+    text = ("g (float[N,2,3] theta, int64[4] size) => (float[a,b,c,2] y) <bool yes = {1}> "
+            f"{{ y = org.pytorch.aten.{call} }}")
     model = parsed(text, more=', "org.pytorch.aten" : 1')
     same, report = rewriter.fuse(model)
     assert same == model and not report.missed
@@ -216,6 +220,21 @@ def test_somebody_elses_function_is_left_alone(run):
     same, report = rewriter.fuse(model)
     assert same == model
     assert [m.reason for m in report.missed] == ["the model defines custom.ops::AffineGrid itself"]
+    np.testing.assert_array_equal(run(same, {"theta": THETA, "size": SIZE})["y"], -THETA)
+
+
+@pytest.mark.parametrize(("domain", "name", "overload"), [
+    ("custom.ops", "AffineGrid", "other"), ("org.pytorch.aten", "affine_grid_generator", "")])
+def test_nor_is_an_overload_or_a_function_of_atens_name(run, domain, name, overload):
+    text = ("g (float[N,2,3] theta, int64[4] size) => (float[N,2,3] y) <bool yes = {1}> "
+            f"{{ y = {domain}.{name}(theta, size{', yes' if not overload else ''}) }}")
+    theirs = f'<domain: "{domain}", opset_import: ["" : 20]> {name} (t, s, c) => (y) {{ y = Neg(t) }}'
+    model = parsed(text, more=f', "{domain}" : 1', functions=theirs)
+    model.graph.node[0].overload = model.functions[0].overload = overload
+    model.ir_version = 10
+    same, report = rewriter.fuse(model)
+    assert same == model
+    assert [m.reason for m in report.missed] == [f"the model defines {domain}::{name} itself"]
     np.testing.assert_array_equal(run(same, {"theta": THETA, "size": SIZE})["y"], -THETA)
 
 

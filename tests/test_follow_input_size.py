@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import onnx
 import pytest
@@ -198,10 +200,16 @@ def in_pixels(x, t):
      "samples at a grid of fixed size"),
     (lambda x, t: F.pad(warp(x, t), (0, 0, 0, 8)), "pads an axis by 0 and 8, which may make up a size"),
     (lambda x, t: warp(x, t).sum((2, 3)) / (H * W), "which may have been made of the size"),
+    (lambda x, t: warp(x, t / W ** 0.5), "computes with 5.65685, which may have been made of the size"),
+    (lambda x, t: warp(x, t) / math.log(H), "computes with 3.17805, which may have been made of the size"),
+    (lambda x, t: warp(x, t).square().sum((2, 3)) / (H * W - 1), "computes with 767, which may have been"),
+    (lambda x, t: warp(x, t).clamp(max=float(H)), "computes with 24, which may have been made of the size"),
+    (lambda x, t: F.adaptive_max_pool2d(warp(x, t), 4).amax((2, 3)), "has windows of [6, 8] that cut the image"),
     (pixel_shift, "which may have been made of the size"),
     (in_pixels, "theta is adjusted by numbers that were computed for this size"),
 ], ids=["flatten", "embedding", "crop", "resize", "pool", "patches", "rows", "places", "index", "split", "two_sizes",
-        "grid", "uneven_pad", "mean", "pixel_shift", "pixels"])
+        "grid", "uneven_pad", "mean", "root", "logarithm", "variance", "clamp", "adaptive_pool", "pixel_shift",
+        "pixels"])
 def test_what_depends_on_the_size(export, function, reason):
     declines(export(Module(function), (image(), THETA)), reason)
 

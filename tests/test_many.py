@@ -9,12 +9,15 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import onnx
 import pytest
-from small_models import externalize, plain, stn
+from small_models import externalize, feeds, plain, stn
 
+import rewriter
 from rewriter import cli, many
 from rewriter.errors import MissingFileError, UsageError
+from rewriter.runtimes import targets
 
 
 @pytest.fixture
@@ -189,4 +192,56 @@ def test_an_output_of_an_earlier_input_is_named(models, capsys):
     assert ended("models/a.onnx", "models/plain.onnx", "--out-dir", "fused") == 0
     (models / "models" / "a.onnx").write_bytes(b"no model any more")
     assert ended("models/a.onnx", "models/plain.onnx", "--out-dir", "fused", "--json", "r.jsonl") == 16
-    assert lines()["a.onnx"]["error"].endswith("fused/a.onnx is of an earlier input")
+    assert lines()["a.onnx"]["error"].endswith("fused/a.onnx is of an earlier run")
+
+
+VOLUME = """<ir_version: 8, opset_import: ["" : 20, "custom.ops" : 1]>
+g (float[1,1,2,3,4] x, float[1,3,4] theta) => (float[1,1,a,b,c] y) <int64[5] size = {1, 1, 2, 3, 4}> {
+    y = custom.ops.AffineGridSample(x, theta, size) }"""
+
+
+@pytest.mark.parametrize("target", targets.NAMES)
+def test_targets(models, run, capsys, target):
+    """A folder holds what each model alone becomes; the second run skips it, one for another target does not."""
+    os.unlink("models/bad.onnx")
+
+    def start(target):
+        assert ended("models", "--out-dir", "fused", "--target", target, "--json", "r.jsonl") == 0
+        return {name: line["status"] for name, line in lines().items()}
+
+    assert start(target) == {"a.onnx": "fused", "deep/b.onnx": "fused", "plain.onnx": "unchanged"}
+    said = " ".join(capsys.readouterr().out.split())
+    assert (f"AffineGridSample 1, written for {target}: 1" in said) == (target not in ("portable", "kernels"))
+    assert ("2 models need: plugins registered before parsing" in said) == (target == "tensorrt-plugin")
+    for name in ("a.onnx", "deep/b.onnx", "plain.onnx"):
+        alone = rewriter.fuse(f"models/{name}", "alone.onnx", target=target)
+        with open("alone.onnx", "rb") as one, open(f"fused/{name}", "rb") as other:
+            assert one.read() == other.read()
+        assert alone.to_dict().items() <= lines()[name].items() and alone.target == target
+    if target != "tensorrt-plugin":
+        got, wanted = (run(onnx.load(path), feeds())["y"] for path in ("fused/deep/b.onnx", "models/deep/b.onnx"))
+        np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-5)
+    first = lines()
+    assert start(target) == dict.fromkeys(first, "skipped")
+    assert {name: line["needs"] for name, line in lines().items()} == {n: line["needs"] for n, line in first.items()}
+    other = "stock" if target != "stock" else "openvino"
+    assert start(other) == {"a.onnx": "fused", "deep/b.onnx": "fused", "plain.onnx": "unchanged"}
+
+
+def test_what_a_target_cannot_be_given_does_not_stop_the_rest(models):
+    os.unlink("models/bad.onnx")
+    onnx.save(onnx.parser.parse_model(VOLUME), "models/volume.onnx")
+    arguments = ("models", "--out-dir", "fused", "--json", "r.jsonl", "--quiet", "--target")
+    assert ended(*arguments, "openvino") == 16
+    failed = lines()["volume.onnx"]
+    assert failed["exit_code"] == 13 and "OpenVINO's GridSample takes images only" in failed["error"]
+    assert not os.path.exists("fused/volume.onnx") and lines()["deep/b.onnx"]["status"] == "fused"
+    assert ended(*arguments, "stock") == 0
+    assert ended(*arguments, "openvino") == 16  # the folder says of what run the file there is
+    assert lines()["volume.onnx"]["error"].endswith("fused/volume.onnx is of an earlier run")
+
+
+def test_there_must_be_such_a_target(models):
+    with pytest.raises(UsageError, match="no target is named 'coreml'"):
+        many.fuse_many(many.tasks(["models"], "fused"), "fused", target="coreml")
+    assert not os.path.exists("fused")

@@ -102,6 +102,11 @@ T23, SIZE = torch.rand(2, 2, 3), torch.tensor([2, 1, 4, 5])
     ((T23, (3, 1, 4, 5)), ValueError, r"size\[0\] is 3, theta's batch 2"),
     ((T23, (2, 1, 0, 5)), ValueError, "spatial sizes must be 1 or more"),
     ((T23, SIZE.to("meta")), ValueError, "size is on meta, theta on cpu"),
+    ((T23.numpy(), SIZE), TypeError, "theta must be a torch.Tensor, not ndarray"),
+    ((T23, (2, 1, 4.0, 5)), TypeError, r"size must be an int64 tensor or ints, not \(2, 1, 4.0, 5\)"),
+    ((T23, 4), TypeError, "size must be an int64 tensor or ints, not 4"),
+    ((T23, (2, 1, -4, 5)), ValueError, r"spatial sizes must be 1 or more, not \[-4, 5\]"),
+    ((T23[:0], (2, 1, 4, 5)), ValueError, r"size\[0\] is 2, theta's batch 0"),
 ])
 def test_affine_grid_refuses(arguments, error, words):
     with pytest.raises(error, match=words):
@@ -113,6 +118,12 @@ def test_affine_grid_refuses(arguments, error, words):
     ((torch.ones(2, 3), 1, 1.0, "rows,columns"), ValueError, "'rows,columns' are not two comma separated axes"),
     ((torch.ones(2, 3), 1, 1.0, "depth,width"), ValueError, "no plane of a tensor with 2 axes"),
     ((torch.ones(2, 3), 1, 1.0, "1,width"), ValueError, "no plane"),
+    ((torch.ones(3),), ValueError, "no plane of a tensor with 1 axes"),
+    (([[1.0, 2.0]],), TypeError, "x must be a torch.Tensor, not list"),
+    ((torch.ones(2, 3), 1.5), TypeError, "rotations must be an int, not 1.5"),
+    ((torch.ones(2, 3), "1"), TypeError, "rotations must be an int, not '1'"),
+    ((torch.ones(2, 3), 1, "2"), TypeError, "scale_factor must be a number.*not '2'"),
+    ((torch.ones(2, 3), 1, 1.0, (0, 1)), TypeError, r"dims a string, not 1.0 and \(0, 1\)"),
 ])
 def test_rot_scale_refuses(arguments, error, words):
     with pytest.raises(error, match=words):

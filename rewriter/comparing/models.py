@@ -15,7 +15,7 @@ from rewriter.comparing.report import ModelFacts
 from rewriter.comparing.variants import Source
 from rewriter.errors import InterfaceError
 from rewriter.fusing import rewrite_file
-from rewriter.opening import Opened, open_model
+from rewriter.opening import Opened, is_surgeon, open_model
 from rewriter.vocabulary import Pattern
 
 
@@ -53,7 +53,7 @@ def from_object(model, name: str, scratch: str) -> Side:
     if isinstance(model, (str, os.PathLike)):
         return from_path(model)
     path = os.path.join(scratch, f"{name}.onnx")
-    held = model if isinstance(model, ir.Model) else getattr(model, "model", None)
+    held = model if isinstance(model, ir.Model) or is_surgeon(model) else getattr(model, "model", None)
     if isinstance(held, ir.Model):  # its weights may lie anywhere
         ir.save(held.clone(), path, external_data=f"{name}.data")
     else:

@@ -15,6 +15,7 @@ import numpy as np
 import onnx_ir as ir
 
 from rewriter.evaluator import elementwise, movement, products, shaping  # noqa: F401 (they fill the table)
+from rewriter.evaluator.budget import HELD, owner
 from rewriter.evaluator.kinds import (
     ONLY_SHAPE,
     ONLY_TYPE,
@@ -27,7 +28,7 @@ from rewriter.evaluator.kinds import (
     operands_of,
     size_symbols,
 )
-from rewriter.evaluator.table import Call, EvaluationError, guard, rounding_unit
+from rewriter.evaluator.table import Call, EvaluationError, dense, guard, numeric, rounding_unit
 
 if TYPE_CHECKING:
     from rewriter.scopes import Scope
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 __all__ = ["ONLY_TYPE", "EvaluationError", "Evaluator", "Kind", "entry", "is_size_input", "kind", "size_symbols"]
 
 MOST_STEPS = 500  # nodes evaluated to learn one shape
-MOST_BYTES = 1 << 33  # that one evaluation may hold
 KEEP = 1 << 16  # bytes up to which a folded constant is kept for later evaluations
 SHAPED_BY = {"ConstantOfShape": (0,), "Range": (0, 1, 2), "NonZero": (0,), "OneHot": (1,), "Slice": (1, 2, 3, 4),
              "Pad": (1, 3)} | dict.fromkeys((
@@ -61,6 +61,7 @@ class Evaluator:
         self.assumes, self.fixed = dict(assumes or {}), dict(fixed or {})
         self.optional = optional or bool(assumes)
         self._memo: dict[ir.Value, np.ndarray] = dict(self.fixed)
+        self._budget = scope.facts.budget
         self._units = {value: rounding_unit(array.dtype) for value, array in self.fixed.items()}
         # shapes met while evaluating
         self._seen = self.assumes | {value: array.shape for value, array in self.fixed.items()}
@@ -88,9 +89,13 @@ class Evaluator:
     def measure(self, value: ir.Value) -> tuple[int, ...]:
         """As `shape`, for an evaluator that is kept: large arrays met on the way are forgotten again."""
         shape = self.shape(value)
-        for known in [v for v, array in self._memo.items() if array.nbytes > KEEP]:
-            del self._memo[known]
+        self.forget(KEEP)
         return shape
+
+    def forget(self, least: int) -> None:
+        """Drop what was computed of more than `least` bytes."""
+        for known in [v for v, array in self._memo.items() if owner(array).nbytes > least and v not in self.fixed]:
+            del self._memo[known]
 
     def value(self, target: ir.Value) -> np.ndarray:
         """A structural value.
@@ -112,13 +117,16 @@ class Evaluator:
         return self._evaluate([target], dict(given))[target]
 
     def _evaluate(self, targets: Sequence[ir.Value], given: dict[ir.Value, np.ndarray]) -> dict:
+        self._budget.hold(self)
         local = given
         carried = set(given)
         for value, array in given.items():
             self._seen[value] = array.shape
-        held, stack = 0, list(targets)
+        held = {id(whole): whole.nbytes for array in self._memo.values() for whole in [owner(array)]}
+        total, stack = sum(held.values()), list(targets)
         while stack:
             value = stack[-1]
+            self._budget.step()
             if value in local or value in self._memo:
                 stack.pop()
                 continue
@@ -128,9 +136,13 @@ class Evaluator:
                 continue
             self._compute(value, local, carried)
             array = self._known(value, local)
-            held += array.nbytes if array.base is None else 0
-            if held > MOST_BYTES:
-                raise EvaluationError(f"evaluating {targets[0].name} takes more than {MOST_BYTES >> 30} GiB")
+            self._budget.spend(array.nbytes)
+            whole = owner(array)
+            if id(whole) not in held:  # none of them goes before the end
+                held[id(whole)] = whole.nbytes
+                total += whole.nbytes
+            if total > HELD:
+                raise EvaluationError(f"evaluating {targets[0].name} takes more than {HELD >> 30} GiB")
             stack.pop()
         return {t: local[t] if t in local else self._memo[t] for t in targets}
 
@@ -248,7 +260,7 @@ class Evaluator:
 
     def _source(self, value: ir.Value) -> np.ndarray:
         if value.const_value is not None and not value.is_graph_input():
-            return value.const_value.numpy()
+            return dense(value.const_value)
         if is_size_input(value, self.scope):
             elements = [self.sizes.get(symbol) for symbol in size_symbols(value, self.scope)]
             if None not in elements:
@@ -274,10 +286,10 @@ class Evaluator:
             dtype = self.scope.dtype(node.inputs[skip])
             if dtype is None:
                 raise EvaluationError(f"the dtype of {node.inputs[skip].name} is unknown")
-            like = dtype.numpy()
+            like = numeric(dtype.numpy())
         try:
             with np.errstate(all="ignore"):
-                result = rule.run(Call(node, inputs, like))
+                result = rule.run(Call(node, inputs, like, self._budget.spend))
         except (ValueError, LookupError, TypeError, AttributeError, MemoryError, ArithmeticError) as error:
             # operands that do not fit together: the graph cannot run with these sizes
             raise EvaluationError(f"{node.op_type} {node.name}: {error}") from error

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from rewriter.evaluator.table import EvaluationError, each, guard, operator, within
+from rewriter.evaluator.table import MOST_AXES, EvaluationError, each, few, guard, operator, within
 
 first = within(0)
 
@@ -19,7 +19,7 @@ def _transpose(call):
 @operator("Reshape", linear=first)
 def _reshape(call):
     array = call.inputs[0]
-    target = [int(d) for d in (call.attr("shape") if call.has("shape") else call.inputs[1])]
+    target = few(call.attr("shape") if call.has("shape") else call.inputs[1])
     if not call.attr("allowzero", 0):
         target = [array.shape[i] if d == 0 else d for i, d in enumerate(target)]
     if any(d < -1 for d in target):
@@ -50,13 +50,13 @@ def _unsqueeze(call):
 @operator("Expand", linear=first)
 def _expand(call):
     array = call.inputs[0]
-    shape = guard(np.broadcast_shapes(array.shape, tuple(int(d) for d in call.inputs[1])))
+    shape = guard(np.broadcast_shapes(array.shape, tuple(few(call.inputs[1]))))
     return np.broadcast_to(array, shape)
 
 
 @operator("Tile", linear=first)
 def _tile(call):
-    array, repeats = call.inputs[0], [int(r) for r in call.inputs[1]]
+    array, repeats = call.inputs[0], few(call.inputs[1])
     if len(repeats) != array.ndim:
         raise EvaluationError(f"Tile of rank {array.ndim} by {len(repeats)} repeats")
     guard(d * r for d, r in zip(array.shape, repeats))
@@ -81,7 +81,7 @@ def _split(call):
             raise EvaluationError(f"{length} elements do not split evenly into {parts}")
         size = -(-length // parts)
         sizes = [size] * (parts - 1) + [length - size * (parts - 1)]
-    sizes = [int(s) for s in sizes]
+    sizes = few(sizes, max(parts, MOST_AXES))
     if len(sizes) != parts or min(sizes) < 0 or sum(sizes) != length:
         raise EvaluationError(f"{length} elements do not split into {sizes}")
     return tuple(np.split(array, np.cumsum(sizes)[:-1], axis=axis))
@@ -94,11 +94,12 @@ def _slice(call):
         starts, ends, axes, steps = call.attr("starts"), call.attr("ends"), call.attr("axes"), None
     else:
         starts, ends, axes, steps = call.inputs[1], call.inputs[2], call.get(3), call.get(4)
-    axes = range(len(starts)) if axes is None else axes
-    steps = [1] * len(starts) if steps is None else steps
+    starts, ends = few(starts), few(ends)
+    axes = range(len(starts)) if axes is None else few(axes)
+    steps = [1] * len(starts) if steps is None else few(steps)
     index = [slice(None)] * array.ndim
     for start, end, axis, step in zip(starts, ends, axes, steps):
-        index[int(axis)] = _clamped(int(start), int(end), int(step), array.shape[int(axis)])
+        index[axis] = _clamped(start, end, step, array.shape[axis])
     return array[tuple(index)]
 
 
@@ -146,12 +147,12 @@ def _pad(call):
     array = call.inputs[0]
     if (call.attr("mode") or "constant") != "constant":
         raise EvaluationError(f"Pad mode {call.attr('mode')}")
-    pads = [int(p) for p in (call.attr("pads") if call.has("pads") else call.inputs[1])]
+    pads = few(call.attr("pads") if call.has("pads") else call.inputs[1], 2 * array.ndim)
     fill = call.attr("value", 0.0)
     if call.get(2) is not None:
         fill = call.inputs[2].reshape(())
         array = array.astype(np.result_type(array, fill), copy=False)  # the fill alone may carry parameters
-    axes = [int(a) for a in call.inputs[3]] if call.get(3) is not None else list(range(array.ndim))
+    axes = few(call.inputs[3]) if call.get(3) is not None else list(range(array.ndim))
     widths, crop = [(0, 0)] * array.ndim, [slice(None)] * array.ndim
     for k, axis in enumerate(axes):
         low, high = pads[k], pads[k + len(axes)]
@@ -198,9 +199,9 @@ def _accumulate(result, places, updates, reduction):
 def _reverse_sequence(call):
     array, lengths = call.inputs
     batch, time = call.attr("batch_axis", 1), call.attr("time_axis", 0)
-    result = np.array(array, copy=True)
-    moved = np.moveaxis(result, (batch, time), (0, 1))
+    if lengths.shape != (array.shape[batch],) or np.any((lengths < 0) | (lengths > array.shape[time])):
+        raise EvaluationError(f"ReverseSequence of {array.shape} with lengths of shape {lengths.shape}")
     source = np.moveaxis(array, (batch, time), (0, 1))
-    for row, length in enumerate(int(n) for n in lengths):
-        moved[row, :length] = source[row, :length][::-1]
-    return result
+    places, ends = np.arange(array.shape[time]), lengths.astype(np.int64)[:, None]
+    places = np.where(places < ends, ends - 1 - places, places)
+    return np.moveaxis(source[np.arange(len(lengths))[:, None], places], (0, 1), (batch, time))

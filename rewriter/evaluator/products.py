@@ -7,15 +7,15 @@ import numpy as np
 from rewriter.evaluator.table import EvaluationError, guard, guard_work, one, operator, within
 
 
-def _matmul(a, b):
+def _matmul(call, a, b):
     batch, columns = np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), b.shape[-1:] if b.ndim > 1 else ()
-    guard_work((*guard((*batch, *a.shape[-2:-1], *columns)), a.shape[-1]))
+    guard_work(call, (*guard((*batch, *a.shape[-2:-1], *columns)), a.shape[-1]))
     return np.matmul(a, b)
 
 
 @operator("MatMul", linear=one)
 def _mat_mul(call):
-    return _matmul(*call.inputs)
+    return _matmul(call, *call.inputs)
 
 
 @operator("FusedMatMul", linear=one, domain="com.microsoft")
@@ -25,7 +25,7 @@ def _fused_matmul(call):
     b = np.moveaxis(b, 0, -2) if call.attr("transBatchB", 0) else b
     a = a.swapaxes(-1, -2) if call.attr("transA", 0) else a
     b = b.swapaxes(-1, -2) if call.attr("transB", 0) else b
-    return _matmul(a, b) * a.dtype.type(call.attr("alpha", 1.0))
+    return _matmul(call, a, b) * a.dtype.type(call.attr("alpha", 1.0))
 
 
 @operator("Gemm", linear=lambda carriers: not {0, 1} <= carriers)
@@ -34,7 +34,7 @@ def _gemm(call):
     a = a.T if call.attr("transA", 0) else a
     b = b.T if call.attr("transB", 0) else b
     alpha, beta = call.attr("alpha", 1.0), call.attr("beta", 1.0)
-    product = _matmul(a, b)
+    product = _matmul(call, a, b)
     if product.dtype.kind in "iu" and (alpha, beta) != (1.0, 1.0):
         raise EvaluationError("Gemm of integers with a factor")
     product = product * product.dtype.type(alpha)
@@ -57,7 +57,7 @@ def _einsum(call):
             sizes[label] = max(size, sizes.get(label, 0))
     kept = result.replace("...", "") if arrow else [label for label in sizes if terms.count(label) == 1]
     guard((*batch, *(sizes[label] for label in kept)))
-    guard_work((*batch, *sizes.values()))
+    guard_work(call, (*batch, *sizes.values()))
     return np.einsum(equation, *call.inputs)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rewriter.evaluator.table import EvaluationError, guard, numpy_dtype, operator
+from rewriter.evaluator.table import EvaluationError, dense, guard, numpy_dtype, operator
 
 
 @operator("Constant")
@@ -16,13 +16,13 @@ def _constant(call):
         if call.has(name):
             return np.asarray(call.attr(name), np.float32)
     if call.has("value"):
-        return call.attr("value").numpy()
+        return dense(call.attr("value"))
     raise EvaluationError("a Constant that is not a dense number")
 
 
 @operator("ConstantOfShape")
 def _constant_of_shape(call):
-    fill = call.attr("value").numpy() if call.has("value") else np.zeros(1, np.float32)
+    fill = dense(call.attr("value")) if call.has("value") else np.zeros(1, np.float32)
     return np.full(guard(call.inputs[0]), fill.reshape(()), fill.dtype)
 
 

@@ -15,6 +15,7 @@ import onnx_ir as ir
 
 LARGEST = 100_000_000  # elements an evaluated tensor may have: a 5000 x 5000 grid and its homogeneous base
 MOST_WORK = 1 << 32  # multiplications a product may take: seconds
+MOST_AXES = 64  # of a tensor, in numpy
 
 
 class EvaluationError(Exception):
@@ -28,6 +29,7 @@ class Call:
     node: ir.Node
     inputs: list
     like: np.dtype | None = None  # dtype of an operand of which only the type is used
+    spend: Callable[[int], None] = lambda work: None  # told of work beyond the bytes of what comes out
 
     def get(self, index: int):
         return self.inputs[index] if index < len(self.inputs) else None
@@ -43,10 +45,8 @@ class Call:
 
     def axes(self, index: int) -> tuple[int, ...] | None:
         """Axes as an attribute (older opsets) or as operand `index`."""
-        if self.has("axes"):
-            return tuple(int(a) for a in self.attr("axes"))
-        given = self.get(index)
-        return None if given is None else tuple(int(a) for a in np.atleast_1d(given))
+        given = self.attr("axes") if self.has("axes") else self.get(index)
+        return None if given is None else tuple(few(given))
 
 
 def each(carriers: frozenset[int]) -> bool:
@@ -86,9 +86,18 @@ def operator(*names: str, linear: Callable = never, domain: str = ""):
     return register
 
 
+def few(numbers, most: int = MOST_AXES) -> list[int]:
+    """Numbers that there is one of for each axis, as a list: an array of millions is refused before it becomes one."""
+    if isinstance(numbers, np.ndarray):
+        numbers = np.atleast_1d(numbers)
+    if np.ndim(numbers) > 1 or len(numbers) > most:
+        raise EvaluationError(f"{len(numbers)} numbers where one for each axis belongs")
+    return [int(n) for n in numbers]
+
+
 def guard(shape) -> tuple[int, ...]:
     """The shape as a tuple, refused before anything of it is allocated when it is absurd."""
-    shape = tuple(int(dim) for dim in shape)
+    shape = tuple(few(shape if isinstance(shape, np.ndarray) else list(shape)))
     if any(dim < 0 for dim in shape):
         raise EvaluationError(f"negative dimension in {shape}")
     if (count := math.prod(shape)) > LARGEST:
@@ -96,14 +105,35 @@ def guard(shape) -> tuple[int, ...]:
     return shape
 
 
-def guard_work(extents) -> None:
+def guard_work(call: Call, extents) -> None:
     """Refuse a product over so many index values that it would take minutes."""
     if (count := math.prod(int(n) for n in extents)) > MOST_WORK:
         raise EvaluationError(f"a product of {count} multiplications takes too long to evaluate")
+    call.spend(count)
 
 
 def numpy_dtype(code: int) -> np.dtype:
-    return ir.DataType(int(code)).numpy()
+    return numeric(ir.DataType(int(code)).numpy())
+
+
+def numeric(dtype: np.dtype) -> np.dtype:
+    """A dtype, unless it is that of Python's own objects: sums of text or of their integers grow without end."""
+    if dtype.kind not in "biufcV":
+        raise EvaluationError("text is not evaluated")
+    return dtype
+
+
+def dense(tensor: ir.TensorProtocol) -> np.ndarray:
+    """The elements of a tensor that the model holds.
+
+    Raises:
+        EvaluationError: it has none to compute with: text, or not as many as its shape says.
+    """
+    numeric(tensor.dtype.numpy())
+    try:
+        return tensor.numpy()
+    except (ValueError, TypeError, LookupError, ArithmeticError, MemoryError, OSError) as error:
+        raise EvaluationError(f"the data of {tensor.name} cannot be read: {error}") from error
 
 
 _UNITS = {np.dtype(np.float64): 2.0**-53, np.dtype(np.float32): 2.0**-24, np.dtype(np.float16): 2.0**-11,

@@ -15,7 +15,7 @@ import onnx_ir as ir
 from rewriter.builder import Builder, Names
 from rewriter.engine import all_names
 from rewriter.functions import is_ours, own_graphs
-from rewriter.graphs import nested_nodes
+from rewriter.graphs import bodies, nested_nodes
 from rewriter.scopes import Facts, Scope, scopes
 from rewriter.vocabulary import DOMAIN
 
@@ -43,15 +43,17 @@ def inline_nodes(model: ir.Model, form: Form | None = None) -> int:
     Returns:
         How many nodes were replaced.
     """
-    facts, names, made, count = Facts(model), Names(all_names(model)), set(), 0
+    facts, names, made, operands, count = Facts(model), Names(all_names(model)), set(), [], 0
     for scope in scopes(facts):
         for node in tuple(scope.graph):
             if calls_ours(node, model):
                 complete(node, scope.opset)
+                operands += node.inputs
                 made.update(replace(node, scope, names, form))
                 count += 1
     if count:
         _fold(model, made, names)
+        _remove_unread(operands)
         drop_unused(model)
     return count
 
@@ -175,6 +177,21 @@ def _put_constant(value: ir.Value, array: np.ndarray, scope: Scope, names: Names
 def _sweep(nodes: list[ir.Node]) -> None:
     for node in reversed(nodes):
         if not any(value.uses() or value.is_graph_output() for value in node.outputs):
+            node.graph.remove(node, safe=True)
+
+
+def _remove_unread(values: list[ir.Value | None]) -> None:
+    """Remove what only made operands that nothing reads now: a size that went into constants, and its initializer."""
+    while values:
+        value = values.pop()
+        if value is None or value.uses() or value.is_graph_output() or value.is_graph_input():
+            continue
+        node, home = value.producer(), value.graph
+        if node is None and home is not None:
+            home.initializers.pop(value.name, None)
+        elif node is not None and node.graph is not None and not bodies(node) and not any(
+                output.uses() or output.is_graph_output() for output in node.outputs):
+            values += node.inputs
             node.graph.remove(node, safe=True)
 
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from rewriter.errors import UsageError
+from rewriter.errors import TargetError, UsageError
 from rewriter.report import Report
 
-PORTABLE, KERNELS = "portable", "kernels"
-NAMES = (PORTABLE, KERNELS, "stock", "openvino", "tensorrt", "tensorrt-plugin")
+PORTABLE, KERNELS, TENSORRT_PLUGIN = "portable", "kernels", "tensorrt-plugin"
+NAMES = (PORTABLE, KERNELS, "stock", "openvino", "tensorrt", TENSORRT_PLUGIN)
 
 
 def check(target: str) -> None:
@@ -33,18 +33,34 @@ def write(model: ir.Model, target: str, report: Report) -> None:
     """Write a model that the engine has run over for a target, in place, and note in the report what that took.
 
     Raises:
-        TargetError: the target cannot be given some node.
+        UsageError: there is no such target.
+        TargetError: it cannot be given some node.
     """
-    report.target = target
-    if target in (PORTABLE, KERNELS):
-        return
+    check(target)
     from rewriter.engine import count_nodes
     from rewriter.functions import is_ours
+    from rewriter.runtimes.tensorrt import plugin_nodes, respell_for_onnx
 
-    report.retargeted, report.needs = _writer(target)(model)
+    report.target = target
+    if not target.startswith("tensorrt"):
+        report.retargeted = respell_for_onnx(model)
+    if target in (PORTABLE, KERNELS):
+        return
+    if target != TENSORRT_PLUGIN:
+        _refuse(plugin_nodes(model), target, report)
+    written, report.needs = _writer(target)(model)
+    report.retargeted += written
     if report.retargeted:
         report.functions = sorted(f.name for f in model.functions.values() if is_ours(f))
         report.nodes_after = count_nodes(model)
+
+
+def _refuse(nodes: list[ir.Node], target: str, report: Report) -> None:
+    """Refuse plugin nodes that the patterns have left."""
+    for node in nodes:
+        why = next((miss.reason for miss in report.missed if (miss.op_type, miss.node) == (node.op_type, node.name)),
+                   "the pattern plugin_nodes was not run")
+        raise TargetError(f"{node.op_type} {node.name!r} is for a plugin of TensorRT, which {target} has not: {why}")
 
 
 def _writer(target: str):
@@ -59,4 +75,4 @@ def _writer(target: str):
         return write_model
     from rewriter.runtimes.tensorrt import write_model
 
-    return lambda model: write_model(model, plugins=target == "tensorrt-plugin")
+    return lambda model: write_model(model, plugins=target == TENSORRT_PLUGIN)

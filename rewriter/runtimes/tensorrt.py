@@ -17,6 +17,7 @@ default; its effect on a grid was not measured by us.]
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 
 import onnx_ir as ir
 
@@ -25,7 +26,7 @@ from rewriter.errors import TargetError
 from rewriter.functions import is_ours, own_graphs
 from rewriter.graphs import nested_nodes, onnx_opset
 from rewriter.runtimes import elementwise
-from rewriter.runtimes.stock import UNTIL_19, calls_ours, inline_nodes
+from rewriter.runtimes.stock import SINCE_20, UNTIL_19, calls_ours, inline_nodes
 from rewriter.scopes import Scope
 from rewriter.vocabulary import DOMAIN
 
@@ -48,8 +49,9 @@ def write_model(model: ir.Model, *, plugins: bool) -> tuple[int, list[str]]:
         TargetError: an AffineGridSample of a volume without a plugin.
     """
     needs: list[str] = []
+    respelled, _ = _respell(model)
     written = inline_nodes(model, functools.partial(_form, plugins=plugins))
-    respelled, refused = _respell(model)
+    _, refused = _respell(model)  # what was made just now is counted already
     used = sorted({node.op_type for node in _nodes(model) if node.domain == NAMESPACE})
     if used:
         model.opset_imports[NAMESPACE] = int(VERSION)
@@ -101,23 +103,40 @@ def _respell(model: ir.Model) -> tuple[int, list[str]]:
         How many changed, and the names of those that only TensorRT reads so.
     """
     changed, refused = 0, []
+    for node, mode in _modes_since_20(model):
+        if mode == "linear":
+            del node.attributes["mode"]
+            changed += 1
+        elif mode == "cubic":
+            node.attributes["mode"] = ir.AttrString("mode", "bicubic")
+            changed += 1
+        if mode in ("cubic", "bicubic"):
+            refused.append(node.name or "")
+    return changed, refused
+
+
+def respell_for_onnx(model: ir.Model) -> int:
+    """Undo "bicubic" at opset 20 and newer, in place: to ONNX it is no mode. Returns how many nodes changed."""
+    found = [node for node, mode in _modes_since_20(model) if mode == "bicubic"]
+    for node in found:
+        node.attributes["mode"] = ir.AttrString("mode", SINCE_20["bicubic"])
+    return len(found)
+
+
+def plugin_nodes(model: ir.Model) -> list[ir.Node]:
+    """The nodes that nothing but TensorRT with our plugins runs."""
+    return [node for node in _nodes(model) if node.domain == NAMESPACE and node.op_type in PLUGINS.values()]
+
+
+def _modes_since_20(model: ir.Model) -> Iterator[tuple[ir.Node, str]]:
+    """Every GridSample of opset 20 or newer that has a mode of its own, and the mode."""
     for graph in own_graphs(model):
         opset = onnx_opset(graph.opset_imports) or onnx_opset(model.opset_imports)
         for node in nested_nodes(graph):
-            if node.domain or node.op_type != "GridSample" or "mode" not in node.attributes:
-                continue
-            attribute = node.attributes["mode"]
-            if attribute.is_ref() or opset < 20:
-                continue
-            mode = attribute.as_string()
-            if mode == "linear":
-                del node.attributes["mode"]
-                changed += 1
-            elif mode == "cubic":
-                node.attributes["mode"] = ir.AttrString("mode", "bicubic")
-                refused.append(node.name or "")
-                changed += 1
-    return changed, refused
+            attribute = node.attributes.get("mode")
+            if (node.domain, node.op_type) == ("", "GridSample") and opset >= 20 and not (
+                    attribute is None or attribute.is_ref()):
+                yield node, attribute.as_string()
 
 
 def _build_needs(model: ir.Model) -> list[str]:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import os
+import shutil
+import subprocess
 import types
 import warnings
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -16,6 +20,7 @@ from onnx import helper
 from patterns.operators import OPERATORS
 from rewriter.functions import attach
 
+EXTENSION = Path(__file__).parents[2] / "examples" / "openvino_extension"
 MODES = ("linear", "nearest", "cubic")
 PADDINGS = ("zeros", "border", "reflection")
 SAMPLERS = list(itertools.product(MODES, PADDINGS, (0, 1), (0, 1)))
@@ -28,7 +33,7 @@ def make_model(calls, opset=20, *, dynamic=False):
     Sizes are constants, and every dim is fixed; with `dynamic` sizes are inputs and every dim is open. bfloat16 is
     float32 at the model's border, with Casts inside.
     """
-    nodes, inputs, outputs, constants, feeds = [], [], [], [], {}
+    nodes, inputs, outputs, constants, between, feeds = [], [], [], [], [], {}
     for index, (op_type, operands, attributes) in enumerate(calls):
         names = []
         for name, array in operands.items():
@@ -44,19 +49,21 @@ def make_model(calls, opset=20, *, dynamic=False):
             if narrow:
                 nodes.append(helper.make_node("Cast", [names[-1]], [f"{names[-1]}_narrow"], to=_kind(array)))
                 names[-1] += "_narrow"
+                between.append(helper.make_tensor_value_info(names[-1], _kind(array), shape))
         first = next(iter(operands.values()))
         narrow = first.dtype == ml_dtypes.bfloat16
         result = f"y{index}_narrow" if narrow else f"y{index}"
         nodes.append(helper.make_node(op_type, names, [result], f"node{index}", domain="custom.ops", **attributes))
-        if narrow:
-            nodes.append(helper.make_node("Cast", [result], [f"y{index}"], to=onnx.TensorProto.FLOAT))
         rank = len(operands["size"]) if "size" in operands else first.ndim
         dims = [f"y{index}_{axis}" for axis in range(rank)]
+        if narrow:
+            nodes.append(helper.make_node("Cast", [result], [f"y{index}"], to=onnx.TensorProto.FLOAT))
+            between.append(helper.make_tensor_value_info(result, _kind(first), dims))
         outputs.append(helper.make_tensor_value_info(
             f"y{index}", onnx.TensorProto.FLOAT if narrow else _kind(first), dims))
     imports = [helper.make_opsetid("", opset), helper.make_opsetid("custom.ops", 1)]
-    model = ir.serde.deserialize_model(helper.make_model(
-        helper.make_graph(nodes, "graph", inputs, outputs, constants), opset_imports=imports, ir_version=8))
+    graph = helper.make_graph(nodes, "graph", inputs, outputs, constants, value_info=between)
+    model = ir.serde.deserialize_model(helper.make_model(graph, opset_imports=imports, ir_version=8))
     attach(model, OPERATORS)
     made = ir.serde.serialize_model(model)
     onnx.checker.check_model(made)
@@ -127,3 +134,21 @@ def calls():
 @pytest.fixture
 def domains():
     return domains_in
+
+
+@pytest.fixture(scope="session")
+def extension(tmp_path_factory) -> Path:
+    """Path of the library of examples/openvino_extension, built with OpenVINO's own CMake files."""
+    openvino = pytest.importorskip("openvino")
+    if not (shutil.which("cmake") and (os.environ.get("CXX") or shutil.which("c++"))):
+        pytest.skip("no CMake or no C++ compiler")
+    config = Path(openvino.__file__).parent / "cmake"
+    if not config.is_dir():
+        pytest.skip("this openvino has no CMake files")
+    build = tmp_path_factory.mktemp("build")
+    for command in (["cmake", "-S", EXTENSION, "-B", build, f"-DOpenVINO_DIR={config}", "-DCMAKE_BUILD_TYPE=Release"],
+                    ["cmake", "--build", build]):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "warning:" not in done.stderr
+    return next(path for path in build.iterdir() if path.suffix in (".so", ".dylib", ".dll"))

@@ -18,23 +18,6 @@ openvino = pytest.importorskip("openvino")
 SOURCE = Path(__file__).parents[2] / "examples" / "openvino_extension"
 
 
-@pytest.fixture(scope="module")
-def extension(tmp_path_factory) -> Path:
-    """Path of the library, built with OpenVINO's own CMake files."""
-    if not (shutil.which("cmake") and (os.environ.get("CXX") or shutil.which("c++"))):
-        pytest.skip("no CMake or no C++ compiler")
-    config = Path(openvino.__file__).parent / "cmake"
-    if not config.is_dir():
-        pytest.skip("this openvino has no CMake files")
-    build = tmp_path_factory.mktemp("build")
-    for command in (["cmake", "-S", SOURCE, "-B", build, f"-DOpenVINO_DIR={config}", "-DCMAKE_BUILD_TYPE=Release"],
-                    ["cmake", "--build", build]):
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert "warning:" not in done.stderr
-    return next(path for path in build.iterdir() if path.suffix in (".so", ".dylib", ".dll"))
-
-
 def run(extension: Path, model: onnx.ModelProto, feeds: dict) -> dict[str, np.ndarray]:
     core = openvino.Core()
     core.add_extension(str(extension))

@@ -264,7 +264,6 @@ def test_command_line(tmp_path, capsys):
     said = capsys.readouterr().out
     assert "AffineGridSample" in said and "target stock: 1 node written for it" in said
     assert not onnx.load(tmp_path / "a.onnx").functions
-    assert main(["a.onnx", "--out-dir", str(tmp_path), "--target", "stock"]) == 2
     with pytest.raises(SystemExit) as left:
         main(["a.onnx", "b.onnx", "--target", "coreml"])
     assert left.value.code == 2

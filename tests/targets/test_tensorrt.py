@@ -180,17 +180,49 @@ def test_strangers_are_named():
                      "a look at the functions Twice: TensorRT finds them by name alone, behind its own operators"]
 
 
-def test_graphsurgeon_keeps_what_is_written(assemble, calls):
-    """A gs.Graph comes back as one, and its round trip leaves nodes and attributes alone."""
+def test_a_graph_of_graphsurgeon_comes_back_as_one(assemble, calls, capfd):
+    """Without a word: graphsurgeon prints an error when its graphs are asked for attributes that they have not."""
     gs = pytest.importorskip("onnx_graphsurgeon")
     model, _ = assemble([calls.sampler()])
-    graph, _ = rewriter.fuse(gs.import_onnx(model), patterns=(), target="tensorrt-plugin")
-    (node,) = graph.nodes
-    assert (node.op, node.domain) == ("WarpfuseAffineGridSample", NAMESPACE)
-    assert node.attrs == {"padding_mode": "zeros", "align_corners": 0, "grid_align_corners": 0, "mode": "bilinear",
-                          "size": [1, 1, 7, 9], "plugin_version": "1", "plugin_namespace": "warpfuse"}
-    written, _ = retarget(model, "tensorrt-plugin")
-    assert gs.export_onnx(gs.import_onnx(written)).graph.node[0].attribute == written.graph.node[0].attribute
+    for kind in (gs.Graph, type("Mine", (gs.Graph,), {})):
+        given = gs.import_onnx(model)
+        given.__class__ = kind
+        graph, report = rewriter.fuse(given, target="tensorrt")
+        assert isinstance(graph, gs.Graph) and report.retargeted == 1
+        assert {node.domain for node in graph.nodes} <= {None, ""} and not graph.functions
+        (node,) = rewriter.fuse(given, target="tensorrt-plugin")[0].nodes
+        assert (node.op, node.domain) == ("WarpfuseAffineGridSample", NAMESPACE)
+        assert node.attrs == {"padding_mode": "zeros", "align_corners": 0, "grid_align_corners": 0, "mode": "bilinear",
+                              "size": [1, 1, 7, 9], "plugin_version": "1", "plugin_namespace": "warpfuse"}
+        rewriter.inline(given)
+        rewriter.fuse(graph, in_place=True)
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("target", ["tensorrt", "tensorrt-plugin"])
+@pytest.mark.parametrize("opset", [16, 20])
+def test_graphsurgeon_keeps_what_is_written(assemble, calls, run, target, opset):
+    """Its import and export leave every node, attribute, type and value alone."""
+    gs = pytest.importorskip("onnx_graphsurgeon")
+    x = np.random.default_rng(0).standard_normal((2, 3, 4, 5)).astype(np.float32)
+    cubic = "cubic" if opset >= 20 else "bicubic"
+    turns = [("Rot90", {"x": x}, {"k": 3, "axes": (1, 3)}),
+             ("CustomRotScale", {"x": x}, {"rotations": 2, "scale_factor": 0.1, "dims": "width,depth"})]
+    model, feeds = assemble([calls.sampler(cubic), calls.sampler("nearest", "reflection", 1, 0), calls.grid(1),
+                             calls.grid(spatial=(3, 4, 5), size0=2, batch=1), *turns], opset)
+    written, _ = retarget(model, target)
+    again = gs.export_onnx(gs.import_onnx(written))
+    for before, after in zip(written.graph.node, again.graph.node, strict=True):
+        assert (after.op_type, after.domain, after.input, after.output) == (
+            before.op_type, before.domain, before.input, before.output)
+        assert {a.name: a for a in after.attribute} == {a.name: a for a in before.attribute} or (
+            before.op_type == "Constant")  # whose tensors get the names of their values
+    assert {o.domain: o.version for o in again.opset_import} == {o.domain: o.version for o in written.opset_import}
+    onnx.checker.check_model(again)
+    after, before = (m if target == "tensorrt" else rewriter.inline(m)[0] for m in (again, written))
+    wanted = run(as_tensorrt_reads_it(before), feeds)
+    for name, got in run(as_tensorrt_reads_it(after), feeds).items():
+        np.testing.assert_array_equal(got, wanted[name])
 
 
 # The example plugin.
