@@ -17,6 +17,7 @@ from rewriter.graphs import MOST_STEPS, is_dead
 from rewriter.scopes import Scope
 
 MOST_SHARED = 16  # steps looked at beyond a value that others need
+MOST_MAPS = 24  # steps that compute something else, in one chain: all places to begin are weighed at every end
 PASSES = ELEMENTWISE | {"Identity"}
 CHAINS = frozenset({"Identity", "Mul", "Div", "Transpose", "Slice", "Gather", "ReverseSequence", "Concat", "Split"})
 TAKE_FACTORS = frozenset({"Conv", "MatMul"})  # ONNX Runtime folds a scalar Mul behind these into them
@@ -78,8 +79,9 @@ def walk_up(last: Step, scope: Scope, *, over_maps: bool = False) -> tuple[list[
 
     What computes something else than a multiple ends them, unless `over_maps`.
     """
-    steps, own = [last], None
+    steps, own, maps = [last], None, 0
     while own is None or len(steps) < own + MOST_SHARED:
+        scope.facts.budget.step()
         value = steps[-1].source
         maker = value.producer()
         step = read(maker, scope) if maker is not None and maker.graph is last.nodes[0].graph else None
@@ -88,6 +90,9 @@ def walk_up(last: Step, scope: Scope, *, over_maps: bool = False) -> tuple[list[
         if own is None and only_user(value, scope) is None:
             own = len(steps)
         steps.append(step)
+        maps += step.maps
+        if maps == MOST_MAPS:
+            break
     return steps[::-1], len(steps) - (own or len(steps))
 
 
@@ -118,6 +123,7 @@ def only_user(value: ir.Value, scope: Scope) -> ir.Node | None:
 def _nodes_from(node: ir.Node, scope: Scope) -> Iterator[ir.Node]:
     """The nodes of the chain that goes on with `node`."""
     while isinstance(step := read(node, scope), Step):
+        scope.facts.budget.step()
         yield from step.nodes
         users = [use.node for use in step.output.uses() if use.node.op_type != "Shape"]
         if len(users) != 1:
@@ -145,6 +151,7 @@ def steps_down(value: ir.Value, scope: Scope) -> Iterator[Step]:
     while (user := only_user(value, scope)) is not None and user.graph is graph:
         if user.op_type == "Split":
             user = next((use.node for piece in user.outputs for use in piece.uses()), user)
+        scope.facts.budget.step()
         step = read(user, scope)
         if not isinstance(step, Step) or step.maps or step.source is not value:
             return

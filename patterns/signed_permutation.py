@@ -10,6 +10,7 @@ best spelling is read off that: for rank r there are 2^r r! of them, six of whic
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -39,7 +40,7 @@ class SignedPermutation:
     def rank(self) -> int:
         return len(self.perm)
 
-    @property
+    @functools.cached_property
     def moved(self) -> tuple[int, ...]:
         """The axes that do not stay where they are."""
         return tuple(i for i, axis in enumerate(self.perm) if i != axis)
@@ -50,9 +51,7 @@ class SignedPermutation:
 
     def then(self, after: SignedPermutation) -> SignedPermutation:
         """This one first, `after` behind it."""
-        return SignedPermutation(
-            tuple(self.perm[axis] for axis in after.perm),
-            frozenset(i for i, axis in enumerate(after.perm) if (i in after.flips) != (axis in self.flips)))
+        return _product(self, after)
 
     def inverse(self) -> SignedPermutation:
         perm = tuple(int(i) for i in np.argsort(self.perm))
@@ -109,6 +108,13 @@ class SignedPermutation:
             words.append(f"axis {axes[0]} reversed" if len(axes) == 1 else
                          f"axes {', '.join(map(str, axes[:-1]))} and {axes[-1]} reversed")
         return " with ".join(words) or "nothing moved"
+
+
+@functools.lru_cache(maxsize=1 << 12)  # a model has few motions, and long chains of them
+def _product(first: SignedPermutation, after: SignedPermutation) -> SignedPermutation:
+    return SignedPermutation(
+        tuple(first.perm[axis] for axis in after.perm),
+        frozenset(i for i, axis in enumerate(after.perm) if (i in after.flips) != (axis in first.flips)))
 
 
 def compose(parts: Sequence[SignedPermutation]) -> SignedPermutation:

@@ -52,6 +52,35 @@ def nested_nodes(graph: ir.Graph) -> Iterator[ir.Node]:
             yield from nested_nodes(body)
 
 
+def fit_to_expand(model: ir.Model, most: int, deepest: int) -> bool:
+    """Whether a model with the calls of its functions written out has at most `most` nodes, and calls at most `deepest`
+    deep: a few functions that call each other twice are more nodes than there is time for."""
+    graphs = {(f.domain, f.name): f.graph for f in model.functions.values()}
+    calls = {key: [at for node in graph.all_nodes() if (at := (node.domain, node.op_type)) in graphs]
+             for key, graph in graphs.items()}
+    callers: dict[tuple, list[tuple]] = {key: [] for key in graphs}
+    for key, called in calls.items():
+        for other in called:
+            callers[other].append(key)
+    missing = {key: len(called) for key, called in calls.items()}
+    nodes: dict[tuple, int] = {}
+    depths: dict[tuple, int] = {}
+    ready = [key for key, count in missing.items() if not count]
+    while ready:
+        key = ready.pop()
+        nodes[key] = sum(1 + nodes.get((node.domain, node.op_type), 0) for node in graphs[key].all_nodes())
+        depths[key] = 1 + max((depths[other] for other in calls[key]), default=0)
+        if nodes[key] > most or depths[key] > deepest:
+            return False
+        for caller in callers[key]:
+            missing[caller] -= 1
+            if not missing[caller]:
+                ready.append(caller)
+    if len(nodes) < len(graphs):
+        return False  # the rest call themselves
+    return sum(1 + nodes.get((node.domain, node.op_type), 0) for node in model.graph.all_nodes()) <= most
+
+
 def graph_inputs(values: Iterable[ir.Value]) -> set[ir.Value]:
     """The graph inputs that values are computed from, by any operators."""
     stack, seen, found = list(values), set(), set()

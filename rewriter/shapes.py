@@ -13,9 +13,11 @@ from collections.abc import Callable, Collection
 import onnx
 import onnx_ir as ir
 
-from rewriter.graphs import bodies
+from rewriter.graphs import bodies, fit_to_expand
 
 Dims = tuple[int | str, ...]
+MOST_EXPANDED = 200_000  # nodes, with calls of functions written out, that inference goes through: seconds
+DEEPEST_CALLS = 64
 INLINE_BYTES = 4096  # an initializer up to this size may be a shape, so inference gets to see it
 
 
@@ -214,7 +216,9 @@ def skeleton(model: ir.Model, doubtful: Collection[ir.Value] = ()) -> onnx.Model
     _fill(proto.graph, model.graph, doubtful)
     for domain in sorted({node.domain for node in model.graph.all_nodes()} - model.opset_imports.keys() - {""}):
         proto.opset_import.add(domain=domain, version=1)  # inference gives up where one is missing
-    proto.functions.extend(ir.serde.serialize_function(f) for f in model.functions.values())
+    most = max(MOST_EXPANDED, 2 * model.graph.num_nodes())
+    if fit_to_expand(model, most, DEEPEST_CALLS):  # inference goes through every call
+        proto.functions.extend(ir.serde.serialize_function(f) for f in model.functions.values())
     for function in proto.functions:
         del function.value_info[:]
     return proto

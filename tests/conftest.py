@@ -35,8 +35,7 @@ def run_model(model: onnx.ModelProto, feeds: dict, *, optimize: bool = True) -> 
 
 def export_module(module, args, *, opset=18, dynamo=True, dynamic=None, **options) -> onnx.ModelProto:
     """A torch module as a ModelProto. `dynamic` is dynamic_shapes (dynamo) or dynamic_axes (TorchScript)."""
-    import torch
-
+    torch = pytest.importorskip("torch")
     module = module.eval()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -117,7 +117,7 @@ def test_in_the_default_domain_all_attributes_must_fit(attributes):
 
 def aten(*, dynamic, corners=False, opset=16):
     """What the TorchScript exporter makes of affine_grid when it may fall back to ATen."""
-    import torch
+    torch = pytest.importorskip("torch")
     from torch.nn import functional as F
 
     class Warp(torch.nn.Module):
@@ -137,7 +137,7 @@ def aten(*, dynamic, corners=False, opset=16):
 @pytest.mark.parametrize("corners", [False, True])
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_atens_generator(run, custom, dynamic, corners):
-    import torch
+    torch = pytest.importorskip("torch")
 
     model, module = aten(dynamic=dynamic, corners=corners)
     assert [n.op_type for n in model.graph.node if n.domain] == ["ATen"]
@@ -252,7 +252,7 @@ def test_one_that_does_not_fit_keeps_all_of_its_name():
 
 
 def test_what_would_become_that_operator_stays_beside_a_misfit(export, custom):
-    import torch
+    torch = pytest.importorskip("torch")
     from torch.nn import functional as F
 
     class Grid(torch.nn.Module):
@@ -307,7 +307,7 @@ def test_an_attribute_that_callers_choose():
 
 
 def test_a_fused_model_that_lost_its_functions_is_restored(export):
-    import torch
+    torch = pytest.importorskip("torch")
     from torch.nn import functional as F
 
     class Warp(torch.nn.Module):

@@ -7,14 +7,13 @@ import math
 import numpy as np
 import onnx
 import pytest
-import torch
 from onnx import TensorProto, helper, numpy_helper
-from torch import nn
-from torch.nn import functional as F
 
 import rewriter
 from rewriter.cli import main
 
+torch = pytest.importorskip("torch")
+nn, F = torch.nn, torch.nn.functional
 SIZE, OTHERS = (24, 32), [(24, 32), (17, 41), (50, 9)]
 THETA = torch.tensor([[[0.9, -0.2, 0.05], [0.2, 0.8, -0.05]]])
 

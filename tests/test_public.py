@@ -22,10 +22,11 @@ def test_names():
 def test_signature_of_fuse():
     parameters = inspect.signature(rewriter.fuse).parameters
     assert list(parameters) == [
-        "model", "output", "patterns", "target", "dry_run", "in_place", "data_dir", "overwrite_data",
-        "follow_input_size"]
+        "model", "output", "patterns", "target", "dry_run", "in_place", "data_dir", "data",
+        "overwrite_data", "follow_input_size"]
     assert [p.name for p in parameters.values() if p.kind is p.KEYWORD_ONLY] == [
-        "patterns", "target", "dry_run", "in_place", "data_dir", "overwrite_data", "follow_input_size"]
+        "patterns", "target", "dry_run", "in_place", "data_dir", "data", "overwrite_data",
+        "follow_input_size"]
     assert (parameters["in_place"].default, parameters["dry_run"].default) == (False, False)
 
 

@@ -8,13 +8,13 @@ import sys
 import numpy as np
 import onnx
 import pytest
-import torch
-from torch import nn
-from torch.nn import functional as F
 
 import rewriter
-from rewriter import torch_ops
 
+torch = pytest.importorskip("torch")
+from rewriter import torch_ops  # noqa: E402 - it imports torch
+
+nn, F = torch.nn, torch.nn.functional
 DYNAMIC = torch.export.Dim.DYNAMIC
 
 

@@ -8,7 +8,7 @@ a function of values that are given. Sizes come from an assignment of integers t
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,7 +28,7 @@ from rewriter.evaluator.kinds import (
     operands_of,
     size_symbols,
 )
-from rewriter.evaluator.table import Call, EvaluationError, dense, guard, numeric, rounding_unit
+from rewriter.evaluator.table import MOST_AXES, Call, EvaluationError, dense, guard, numeric, rounding_unit
 
 if TYPE_CHECKING:
     from rewriter.scopes import Scope
@@ -63,6 +63,10 @@ class Evaluator:
         self._memo: dict[ir.Value, np.ndarray] = dict(self.fixed)
         self._budget = scope.facts.budget
         self._units = {value: rounding_unit(array.dtype) for value, array in self.fixed.items()}
+        self._heavy: set[ir.Value] = set()  # of the memo, what `forget` may have to drop
+        self._held: set[int] = set()  # the arrays behind the memo, by identity, and their bytes
+        self._bytes = 0
+        self._weigh(self._memo)
         # shapes met while evaluating
         self._seen = self.assumes | {value: array.shape for value, array in self.fixed.items()}
 
@@ -70,8 +74,14 @@ class Evaluator:
         """The concrete shape of a value.
 
         Raises:
-            EvaluationError: nothing tells it.
+            EvaluationError: nothing tells it, or no array has so many axes.
         """
+        shape = self._shape(value)
+        if len(shape) > MOST_AXES:
+            raise EvaluationError(f"{value.name} has {len(shape)} axes")
+        return shape
+
+    def _shape(self, value: ir.Value) -> tuple[int, ...]:
         if value in self._seen:
             return self._seen[value]
         dims = self.scope.shape(value)
@@ -94,8 +104,24 @@ class Evaluator:
 
     def forget(self, least: int) -> None:
         """Drop what was computed of more than `least` bytes."""
-        for known in [v for v, array in self._memo.items() if owner(array).nbytes > least and v not in self.fixed]:
-            del self._memo[known]
+        dropped = [value for value in self._heavy if owner(self._memo[value]).nbytes > least]
+        if dropped:
+            for value in dropped:
+                del self._memo[value]
+            self._heavy.clear()
+            self._held.clear()
+            self._bytes = 0
+            self._weigh(self._memo)
+
+    def _weigh(self, values: Iterable[ir.Value]) -> None:
+        """Note how large what is in the memo is."""
+        for value in values:
+            whole = owner(self._memo[value])
+            if id(whole) not in self._held:
+                self._held.add(id(whole))
+                self._bytes += whole.nbytes
+            if whole.nbytes > KEEP and value not in self.fixed:
+                self._heavy.add(value)
 
     def value(self, target: ir.Value) -> np.ndarray:
         """A structural value.
@@ -122,8 +148,8 @@ class Evaluator:
         carried = set(given)
         for value, array in given.items():
             self._seen[value] = array.shape
-        held = {id(whole): whole.nbytes for array in self._memo.values() for whole in [owner(array)]}
-        total, stack = sum(held.values()), list(targets)
+        held: set[int] = set()  # the arrays beyond the memo; none of them goes before the end
+        beyond, stack = 0, list(targets)
         while stack:
             value = stack[-1]
             self._budget.step()
@@ -138,10 +164,10 @@ class Evaluator:
             array = self._known(value, local)
             self._budget.spend(array.nbytes)
             whole = owner(array)
-            if id(whole) not in held:  # none of them goes before the end
-                held[id(whole)] = whole.nbytes
-                total += whole.nbytes
-            if total > HELD:
+            if id(whole) not in held and id(whole) not in self._held:
+                held.add(id(whole))
+                beyond += whole.nbytes
+            if self._bytes + beyond > HELD:
                 raise EvaluationError(f"evaluating {targets[0].name} takes more than {HELD >> 30} GiB")
             stack.pop()
         return {t: local[t] if t in local else self._memo[t] for t in targets}
@@ -252,6 +278,7 @@ class Evaluator:
             carried.add(value)
         else:
             self._memo[value] = array
+            self._weigh([value])
             own = rounding_unit(array.dtype)
             self._units[value] = max(unit, own) if own else 0.0  # integers and flags are exact
             if array.nbytes <= KEEP and kind(value, self.scope) is Kind.CONSTANT:

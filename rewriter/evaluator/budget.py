@@ -16,7 +16,7 @@ import numpy as np
 WORK = 1 << 34  # bytes made and multiplications done: some ten seconds
 WORK_A_NODE = 1 << 25  # of it for each node of the model besides
 STEP = 1 << 13  # what looking at one value counts: some microseconds
-HELD = 3 << 30  # bytes that the arrays of one evaluator may hold
+HELD = 2 << 30  # bytes that the arrays of one evaluator may hold
 LIGHT = 1 << 20  # bytes; evaluators keep smaller arrays while another one works
 
 

@@ -7,10 +7,10 @@ import math
 
 import numpy as np
 import pytest
-import torch
 from kernel_models import run_node
-from torch.nn import functional
 
+torch = pytest.importorskip("torch")
+functional = torch.nn.functional
 pytestmark = pytest.mark.filterwarnings("ignore:Since version 1.3.0, affine_grid behavior has changed")
 
 TORCH_MODE = {"nearest": "nearest", "linear": "bilinear", "cubic": "bicubic"}
