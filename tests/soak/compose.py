@@ -11,7 +11,7 @@ import random
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
-from soak.names import rename
+from soak.names import rename, rename_dims
 from soak.parts import Part
 
 DOMAIN = "soak"  # of model-local functions
@@ -47,6 +47,7 @@ def compose(parts: list[Part], rng: random.Random) -> Composed:
         graph = onnx.GraphProto()
         graph.CopyFrom(part.model.graph)
         rename(graph, lambda name, index=index: f"p{index}.{name}")
+        rename_dims(graph, lambda name, index=index: f"p{index}.{name}")
         for node in graph.node:
             node.name = node.name and f"p{index}.{node.name}"
         _take_inputs(made, graph, {f"p{index}.{name}": array for name, array in part.feeds.items()}, rng)

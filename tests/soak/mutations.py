@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import random
-import tempfile
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime
 from onnx import TensorProto, helper
 from soak.compose import Composed
 from soak.names import bodies, reads, rename, rename_in_nodes
+from soak.tools import rewritten
+
+from rewriter.workers import WorkerError
 
 FLOATS = {TensorProto.FLOAT: np.float32, TensorProto.FLOAT16: np.float16, TensorProto.DOUBLE: np.float64}
 NEWEST = 22
@@ -28,6 +26,15 @@ def graphs(model: onnx.ModelProto) -> Iterator[onnx.GraphProto]:
         graph = pending.pop()
         yield graph
         pending.extend(body for node in graph.node for attribute in node.attribute for body in bodies(attribute))
+
+
+def nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
+    """All nodes, those of bodies and of functions included."""
+    pending = [*model.graph.node, *(node for function in model.functions for node in function.node)]
+    while pending:
+        node = pending.pop()
+        yield node
+        pending.extend(inner for attribute in node.attribute for body in bodies(attribute) for inner in body.node)
 
 
 def renamed(made: Composed, rng: random.Random) -> None:
@@ -168,33 +175,22 @@ def other_opset(made: Composed, rng: random.Random) -> None:
     version = made.model.opset_import[0].version
     if made.model.functions or version >= NEWEST:  # the converter does not look into functions
         return
-    made.model = onnx.version_converter.convert_version(made.model, rng.randint(version + 1, NEWEST))
+    made.model = rewritten(made.model, "convert", rng.randint(version + 1, NEWEST))
 
 
 def by_onnxsim(made: Composed, rng: random.Random) -> None:
     """Simplified by onnxsim."""
-    import onnxsim
-
-    made.model, _ = onnxsim.simplify(made.model)
+    made.model = rewritten(made.model, "onnxsim")
 
 
 def by_onnxslim(made: Composed, rng: random.Random) -> None:
     """Slimmed by onnxslim."""
-    import onnxslim
-
-    with contextlib.redirect_stdout(io.StringIO()):
-        made.model = onnxslim.slim(made.model)
+    made.model = rewritten(made.model, "onnxslim")
 
 
 def by_onnxruntime(made: Composed, rng: random.Random) -> None:
     """ONNX Runtime's basic optimizations."""
-    with tempfile.TemporaryDirectory() as folder:
-        options = onnxruntime.SessionOptions()
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
-        options.optimized_model_filepath = str(Path(folder, "model.onnx"))
-        options.log_severity_level = 4
-        onnxruntime.InferenceSession(made.model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-        made.model = onnx.load(options.optimized_model_filepath)
+    made.model = rewritten(made.model, "onnxruntime")
 
 
 TOOLS: tuple[Callable[[Composed, random.Random], None], ...] = (by_onnxsim, by_onnxslim, by_onnxruntime, other_opset)
@@ -208,13 +204,12 @@ TOOL_CHANCE = 0.12
 def mutate(made: Composed, rng: random.Random) -> None:
     """Draw and apply mutations; a tool that cannot take the model leaves it as it was."""
     if rng.random() < TOOL_CHANCE:
-        tool, before = rng.choice(TOOLS), made.model
+        tool = rng.choice(TOOLS)
         try:
             tool(made, rng)
             made.story.append(tool.__name__)
-        except Exception as error:
-            made.model = before
-            made.story.append(f"{tool.__name__} failed: {type(error).__name__}")
+        except WorkerError as error:
+            made.story.append(f"{tool.__name__} failed: {error.kind or error}")
     for mutation, chance in MUTATIONS:
         if rng.random() < chance:
             mutation(made, rng)

@@ -1,4 +1,4 @@
-"""Names of values."""
+"""Names of values and of dims."""
 
 from __future__ import annotations
 
@@ -27,6 +27,18 @@ def rename_in_nodes(nodes, new: Callable[[str], str]) -> None:
         for attribute in node.attribute:
             for graph in bodies(attribute):
                 rename(graph, new)
+
+
+def rename_dims(graph: onnx.GraphProto, new: Callable[[str], str]) -> None:
+    """Rename the symbols of dims of a graph and its bodies, in place: one symbol is one size in all of a model."""
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        for dim in value.type.tensor_type.shape.dim:
+            if dim.dim_param:
+                dim.dim_param = new(dim.dim_param)
+    for node in graph.node:
+        for attribute in node.attribute:
+            for body in bodies(attribute):
+                rename_dims(body, new)
 
 
 def bodies(attribute: onnx.AttributeProto) -> Iterator[onnx.GraphProto]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import collections
 import concurrent.futures
+import faulthandler
 import json
 import random
 import subprocess
@@ -50,6 +51,7 @@ def try_seed(seed: int, parts: tuple[Part, ...], *, kernels: bool) -> dict:
 
 def _work(options: argparse.Namespace) -> int:
     """What a child does: a line of JSON for each seed."""
+    faulthandler.enable()
     parts = load(tuple(folders()))
     for seed in range(options.seed, options.seed + options.count):
         print(json.dumps(try_seed(seed, parts, kernels=not options.no_kernels)), flush=True)
@@ -64,7 +66,7 @@ def _chunk(first: int, count: int, options: argparse.Namespace) -> list[dict]:
                    str(count - len(done)), *(["--no-kernels"] if options.no_kernels else [])]
         try:
             child = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
-            text, why = child.stdout, f"exit code {child.returncode}: {child.stderr.strip()[-300:]}"
+            text, why = child.stdout, f"exit code {child.returncode}{_where(child.stderr)}"
         except subprocess.TimeoutExpired as error:
             text, why = (error.stdout or b"").decode(), f"not done within {PATIENCE} s"
         lines = [json.loads(line) for line in text.splitlines() if line.startswith('{"seed"') and line.endswith("}")]
@@ -72,6 +74,13 @@ def _chunk(first: int, count: int, options: argparse.Namespace) -> list[dict]:
         if len(done) < count:
             done.append({"seed": first + len(done), "verdict": "CRASHED", "reason": why, "story": [], "counts": {}})
     return done
+
+
+def _where(errors: str) -> str:
+    """The innermost calls of what faulthandler wrote, or else the last line."""
+    lines = [line.strip() for line in errors.splitlines() if line.strip()]
+    calls = [line for line in lines if line.startswith("File ")][:4] or lines[-1:]
+    return "".join(f" < {call}" for call in calls)
 
 
 def main() -> int:
