@@ -115,7 +115,7 @@ def only_user(value: ir.Value, scope: Scope) -> ir.Node | None:
         shapes = [user for user in users if user.op_type == "Shape"]
         users = [user for user in users if user.op_type != "Shape"]
         if shapes and len(users) == 1:
-            chain = set(_nodes_from(users[0], scope))
+            chain = set(itertools.islice(_nodes_from(users[0], scope), MOST_STEPS))
             users += [user for user in shapes if not _serves(user, chain)]
     return users[0] if len(users) == 1 and not value.is_graph_output() else None
 

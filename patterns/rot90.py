@@ -170,6 +170,8 @@ def _over_maps(last: Step, scope: Scope) -> Match | Miss | None:
     steps, own = walk_up(last, scope, over_maps=True)
     steps = steps[own:]
     maps = [i for i, step in enumerate(steps) if step.maps]
+    if not any(step.motion.flips for step in steps if step.motion):
+        return None  # Transposes alone make no rotation
     for begin in (0, *(i + 1 for i in maps[:-1])):
         chain = from_first_motion(steps[begin:])
         sections = chain.sections

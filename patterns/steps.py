@@ -40,6 +40,7 @@ class Step:
 
 
 Reader = Callable[[ir.Node, Scope], "Step | Miss | None"]
+EVALUATED = frozenset({"Slice", "Gather", "ReverseSequence"})  # reading these takes evaluations
 READERS: dict[str, Reader] = {}  # by op_type of `ai.onnx`; what moves axes adds itself, in movements.py and flips.py
 
 
@@ -56,7 +57,13 @@ def read(node: ir.Node, scope: Scope) -> Step | Miss | None:
     reader = READERS.get(node.op_type) if node.domain == "" else None
     if reader is None or any(attribute.is_ref() for attribute in node.attributes.values()):
         return None
-    return reader(node, scope)
+    if node.op_type not in EVALUATED:
+        return reader(node, scope)
+    known = scope.memo("steps", dict)  # walks along a chain come by again and again
+    inputs = tuple(node.inputs)
+    if node not in known or known[node][0] != inputs:
+        known[node] = inputs, reader(node, scope)
+    return known[node][1]
 
 
 def step(node: ir.Node, motion: SignedPermutation | None, *others: ir.Node, source: ir.Value | None = None) -> Step:

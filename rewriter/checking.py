@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator
 
 import onnx
 import onnx_ir as ir
-from google.protobuf.message import Message
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError, Message
 
 from rewriter.external import initializers
 
@@ -38,6 +40,27 @@ def complaint(proto: onnx.ModelProto, data: bytes | None = None, *, largest: int
     except Exception as error:  # not only ValidationError: some versions let the parser's RuntimeError through
         return " ".join(str(error).split())[:600]
     return None
+
+
+def is_text(data: bytes) -> bool:
+    """Whether all names and other text of a serialized model is UTF-8, as protobuf demands. Python's parser hands over
+    what is not as bytes, on which whatever takes it for a str fails."""
+    try:
+        _strict_model().FromString(data)
+    except DecodeError:
+        return False
+    return True
+
+
+@functools.cache
+def _strict_model() -> type[Message]:
+    """ModelProto in the syntax proto3, whose parser looks at that."""
+    file = descriptor_pb2.FileDescriptorProto()
+    onnx.ModelProto.DESCRIPTOR.file.CopyToProto(file)
+    file.syntax = "proto3"
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(file.SerializeToString())
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(onnx.ModelProto.DESCRIPTOR.full_name))
 
 
 def is_of_strangers(complaint: str) -> bool:

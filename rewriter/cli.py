@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import logging
 import os
 import signal
 import sys
 import threading
 import traceback
+import warnings
 from collections.abc import Iterator, Sequence
 
 from rewriter import __version__, many_options, placing, saving
@@ -59,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("an output file is needed (or --dry-run, to only look)")
     errors = Terminal(sys.stderr)
     try:
-        with _termination_raised():
+        with _termination_raised(), _libraries_quiet():
             return _run(options, errors)
     except RewriterError as error:
         failure = error
@@ -158,6 +160,19 @@ def _real(path: str) -> str:
         return os.path.realpath(path)
     except ValueError:  # a NUL; refused where it is opened
         return path
+
+
+@contextlib.contextmanager
+def _libraries_quiet() -> Iterator[None]:
+    """What libraries log and warn of is not for users of the command line, and quotes a model's names as they are."""
+    silent, root = logging.NullHandler(), logging.getLogger()
+    root.addHandler(silent)  # without any, Python prints to standard error
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        root.removeHandler(silent)
 
 
 class _Terminated(KeyboardInterrupt):

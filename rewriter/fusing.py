@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar, overload
 
 import onnx
 
@@ -14,11 +15,22 @@ from rewriter.report import Report
 from rewriter.runtimes import targets
 from rewriter.vocabulary import Pattern
 
+Kind = TypeVar("Kind")  # of model: the one that comes in goes out
 
-def fuse(model, output: str | os.PathLike | None = None, *, patterns: Iterable[Pattern | str] | None = None,
-         target: str = targets.PORTABLE, dry_run: bool = False, in_place: bool = False,
-         data_dir: str | os.PathLike | None = None, data: str = placing.AUTO, overwrite_data: bool = False,
-         follow_input_size: bool = False):
+
+@overload
+def fuse(model: str | os.PathLike[str], output: str | os.PathLike[str] | None = ..., *,  # type: ignore[overload-overlap]
+         patterns: Iterable[Pattern | str] | None = ..., target: str = ..., dry_run: bool = ..., in_place: bool = ...,
+         data_dir: str | os.PathLike[str] | None = ..., data: str = ..., overwrite_data: bool = ...,
+         follow_input_size: bool = ...) -> Report: ...  # ignored: a path is a Kind too, and this one comes first
+@overload
+def fuse(model: Kind, output: None = ..., *, patterns: Iterable[Pattern | str] | None = ..., target: str = ...,
+         dry_run: bool = ..., in_place: bool = ..., data_dir: str | os.PathLike[str] | None = ..., data: str = ...,
+         overwrite_data: bool = ..., follow_input_size: bool = ...) -> tuple[Kind, Report]: ...
+def fuse(model: Any, output: str | os.PathLike[str] | None = None, *,
+         patterns: Iterable[Pattern | str] | None = None, target: str = targets.PORTABLE, dry_run: bool = False,
+         in_place: bool = False, data_dir: str | os.PathLike[str] | None = None, data: str = placing.AUTO,
+         overwrite_data: bool = False, follow_input_size: bool = False) -> Report | tuple[Any, Report]:
     """Find subgraphs by what they compute and give each its name back, as one node of `custom.ops`.
 
     Args:
@@ -83,7 +95,11 @@ def fuse(model, output: str | os.PathLike | None = None, *, patterns: Iterable[P
     return result, report
 
 
-def inline(model, output: str | os.PathLike | None = None, **options):
+@overload
+def inline(model: str | os.PathLike[str], output: str | os.PathLike[str] | None = ..., **options: Any) -> Report: ...
+@overload
+def inline(model: Kind, output: None = ..., **options: Any) -> tuple[Kind, Report]: ...
+def inline(model: Any, output: str | os.PathLike[str] | None = None, **options: Any) -> Report | tuple[Any, Report]:
     """Undo a fused model: every node of ours gives way to the best stock form for it, and no function of ours is left.
 
     Nothing else changes, in meaning or otherwise; nodes of `custom.ops` that call no function of ours stay. What was
@@ -110,7 +126,7 @@ def inline(model, output: str | os.PathLike | None = None, **options):
     return fuse(model, output, patterns=["plugin_nodes"], target="stock", **options)
 
 
-def fuse_file(path: str | os.PathLike, output: str | os.PathLike | None, patterns: Sequence[Pattern], *,
+def fuse_file(path: str | os.PathLike[str], output: str | os.PathLike[str] | None, patterns: Sequence[Pattern], *,
               target: str = targets.PORTABLE, policy: str = placing.AUTO, overwrite_data: bool = False) -> Report:
     """Fuse one file into another, or with no output only look."""
     opened = open_model(path, anchors=anchors_of(patterns))
@@ -128,6 +144,7 @@ def rewrite_file(opened: Opened, patterns: Sequence[Pattern],
                  target: str = targets.PORTABLE) -> tuple[Report, bytes]:
     """Rewrite a model that was opened from a path; its bytes afterwards are the input's if nothing was fused."""
     report = rewrite(opened, patterns, target)
+    assert opened.data is not None  # since it was opened from a path
     data = opened.data
     if report.changed:
         proto = opened.to_proto()

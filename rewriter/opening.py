@@ -13,6 +13,7 @@ import functools
 import os
 import stat
 from collections.abc import Callable, Collection
+from typing import Any
 
 import onnx
 import onnx_ir as ir
@@ -71,7 +72,7 @@ class Opened:
         return checking.complaint(self._proto)
 
 
-def open_model(model, *, in_place: bool = False, data_dir: str | os.PathLike | None = None,
+def open_model(model: Any, *, in_place: bool = False, data_dir: str | os.PathLike[str] | None = None,
                anchors: Collection[str] = ()) -> Opened:
     """Take in a model of any of the five kinds.
 
@@ -103,7 +104,7 @@ def open_model(model, *, in_place: bool = False, data_dir: str | os.PathLike | N
         "onnx_graphsurgeon.Graph is needed")
 
 
-def is_surgeon(model) -> bool:
+def is_surgeon(model: Any) -> bool:
     """Whether it is an `onnx_graphsurgeon.Graph`."""
     return any(kind.__module__.partition(".")[0] == "onnx_graphsurgeon" for kind in type(model).__mro__)
 
@@ -165,6 +166,9 @@ def _open_proto(proto: onnx.ModelProto, in_place: bool, data_dir, anchors: Colle
 def _checked(proto: onnx.ModelProto, source: Callable[[], onnx.ModelProto], folder: str, label: str,
              data: bytes | None, result_for, anchors: Collection[str]) -> Opened:
     """Check a proto, which is written to, and read it; `source` makes a copy of it as it came in."""
+    if (data is not None or checking.byte_size(proto) <= checking.LARGEST) and not checking.is_text(
+            proto.SerializeToString() if data is None else data):
+        raise InvalidModelError(f"{label}: a name or other text in it is not UTF-8, which protobuf demands")
     complaint, refusal = checking.complaint(proto, data), None
     if complaint is not None and checking.is_of_strangers(complaint):
         refusal = f"{label}: onnx.checker refuses it: {complaint}"

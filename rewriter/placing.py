@@ -49,13 +49,14 @@ class Placement:
                 if entry.key == "location":
                     entry.value = self.names.get(entry.value, entry.value)
         try:
-            return proto.SerializeToString(deterministic=True)
+            moved: bytes = proto.SerializeToString(deterministic=True)
         except Exception as error:  # EncodeError or ValueError, as the version goes
             raise OutputError("the model exceeds protobuf's 2 GiB with the new names of its data files") from error
+        return moved
 
 
 def place(output: str, folder: str, locations: Iterable[str], policy: str = AUTO,
-          model: str | os.PathLike | None = None) -> Placement:
+          model: str | os.PathLike[str] | None = None) -> Placement:
     """Decide.
 
     Args:

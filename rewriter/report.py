@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,6 +92,6 @@ class Report:
         absorbed = sum(f.pattern == "affine_grid_sample" for f in self.fused) if operator == "AffineGrid" else 0
         return max(made - absorbed, 0)
 
-    def to_dict(self) -> dict:
+    def to_dict(self) -> dict[str, Any]:
         """Plain dictionaries and lists, ready for `json.dump`."""
         return dataclasses.asdict(self)

@@ -31,9 +31,10 @@ def serialize(proto: onnx.ModelProto) -> bytes:
         OutputError: they would be 2 GiB or more, which protobuf cannot write.
     """
     try:
-        return proto.SerializeToString(deterministic=True)
+        data: bytes = proto.SerializeToString(deterministic=True)
     except Exception as error:  # EncodeError or ValueError, as the version goes
         raise OutputError("the fused model exceeds protobuf's 2 GiB; move weights to external data") from error
+    return data
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,8 +45,9 @@ class Saved:
     files: list[str]
 
 
-def save(data: bytes, output: str | os.PathLike, *, folder: str = "", locations: Iterable[str] = (),
-         policy: str = placing.AUTO, model: str | os.PathLike | None = None, overwrite_data: bool = False) -> Saved:
+def save(data: bytes, output: str | os.PathLike[str], *, folder: str = "", locations: Iterable[str] = (),
+         policy: str = placing.AUTO, model: str | os.PathLike[str] | None = None,
+         overwrite_data: bool = False) -> Saved:
     """Write a model, and beside it the data files it refers to.
 
     Args:
@@ -76,7 +78,7 @@ def save(data: bytes, output: str | os.PathLike, *, folder: str = "", locations:
     return Saved(data, placement.files)
 
 
-def check_output(output: str | os.PathLike, *, folder: str = "", locations: Iterable[str] = (),
+def check_output(output: str | os.PathLike[str], *, folder: str = "", locations: Iterable[str] = (),
                  policy: str = placing.AUTO) -> None:
     """Refuse an output that cannot be written, before any work is done.
 
@@ -108,7 +110,7 @@ def check_output(output: str | os.PathLike, *, folder: str = "", locations: Iter
     placing.place(output, folder, locations, policy)
 
 
-def write_text(text: str, output: str | os.PathLike) -> None:
+def write_text(text: str, output: str | os.PathLike[str]) -> None:
     """Write a text file in the same manner.
 
     Raises:

@@ -19,11 +19,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import onnx
 import torch
 from onnxscript.values import Op, Opset
+from torch.onnx.utils import register_custom_op_symbolic
 
 from patterns.operators.rot90 import axes_of
 from rewriter.vocabulary import DOMAIN, DOMAIN_VERSION, LOWEST_OPSET
@@ -53,11 +55,12 @@ def affine_grid(theta: torch.Tensor, size: torch.Tensor | Sequence[int], align_c
         if not hasattr(size, "__iter__") or any(isinstance(n, (float, str)) for n in size):
             raise TypeError(f"affine_grid: size must be an int64 tensor or ints, not {size!r}")
         size = list(size)
-        if torch.jit.is_tracing():  # ints would become constants
+        if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]  # torch has no types for it
+            # ints would become constants
             size = torch.stack([torch.as_tensor(n, dtype=torch.int64) for n in size])
-    if isinstance(size, torch.Tensor):
-        return _affine_grid_of_tensor(theta, size, bool(align_corners))
-    return _affine_grid_of_ints(theta, size, bool(align_corners))
+    operator = _affine_grid_of_tensor if isinstance(size, torch.Tensor) else _affine_grid_of_ints
+    grid: torch.Tensor = operator(theta, size, bool(align_corners))
+    return grid
 
 
 def rot_scale(x: torch.Tensor, rotations: int = 1, scale_factor: float = 1.0, dims: str = "height,width",
@@ -81,7 +84,8 @@ def rot_scale(x: torch.Tensor, rotations: int = 1, scale_factor: float = 1.0, di
     if isinstance(scale_factor, str) or not isinstance(dims, str):
         raise TypeError("rot_scale: scale_factor must be a number and dims a string, not "
                         f"{scale_factor!r} and {dims!r}")
-    return _rot_scale(x, int(rotations), float(scale_factor), dims)
+    y: torch.Tensor = _rot_scale(x, int(rotations), float(scale_factor), dims)
+    return y
 
 
 @torch.library.custom_op("warpfuse::affine_grid", mutates_args=())
@@ -91,7 +95,7 @@ def _affine_grid_of_tensor(theta: torch.Tensor, size: torch.Tensor, align_corner
 
 
 @_affine_grid_of_tensor.register_fake
-def _(theta, size, align_corners):
+def _(theta: torch.Tensor, size: torch.Tensor, align_corners: bool) -> torch.Tensor:
     count = _length(theta, size)
     _check_theta(theta, count)
     context = torch.library.get_ctx()
@@ -105,7 +109,7 @@ def _affine_grid_of_ints(theta: torch.Tensor, size: Sequence[int], align_corners
 
 
 @_affine_grid_of_ints.register_fake
-def _(theta, size, align_corners):
+def _(theta: torch.Tensor, size: Sequence[int], align_corners: bool) -> torch.Tensor:
     _check_theta(theta, len(size))
     return theta.new_empty([theta.shape[0], *size[2:], len(size) - 2])
 
@@ -118,7 +122,7 @@ def _rot_scale(x: torch.Tensor, rotations: int, scale_factor: float, dims: str) 
 
 
 @_rot_scale.register_fake
-def _(x, rotations, scale_factor, dims):
+def _(x: torch.Tensor, rotations: int, scale_factor: float, dims: str) -> torch.Tensor:
     first, second = _plane(x, dims)
     shape = list(x.shape)
     if rotations % 2:
@@ -148,7 +152,7 @@ def _length(theta: torch.Tensor, size: torch.Tensor) -> int:
     return int(size.shape[0])
 
 
-def _check_tensor(operator: str, name: str, value) -> None:
+def _check_tensor(operator: str, name: str, value: object) -> None:
     if not isinstance(value, torch.Tensor):
         raise TypeError(f"{operator}: {name} must be a torch.Tensor, not {type(value).__name__}")
 
@@ -189,32 +193,33 @@ def _affine_grid_backward(grad: torch.Tensor, align_corners: bool) -> torch.Tens
 
 
 @_affine_grid_backward.register_fake
-def _(grad, align_corners):
+def _(grad: torch.Tensor, align_corners: bool) -> torch.Tensor:
     return grad.new_empty([grad.shape[0], grad.dim() - 2, grad.dim() - 1])
 
 
-def _setup_grid(ctx, inputs, output):
+def _setup_grid(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
     ctx.align_corners = inputs[2]
 
 
-def _grid_gradient(ctx, grad):
+def _grid_gradient(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None, None]:
     return _affine_grid_backward(grad, ctx.align_corners), None, None
 
 
-def _setup_backward(ctx, inputs, output):
+def _setup_backward(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
     grad, ctx.align_corners = inputs
     ctx.spatial = grad.shape[1:-1]
 
 
-def _backward_gradient(ctx, grad):  # what is linear has itself, turned round, for its gradient
+def _backward_gradient(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
+    # what is linear has itself, turned round, for its gradient
     return _affine_grid_of_ints(grad, [1, 1, *ctx.spatial], ctx.align_corners), None
 
 
-def _setup_rot_scale(ctx, inputs, output):
+def _setup_rot_scale(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
     _, *ctx.arguments = inputs
 
 
-def _rot_scale_backward(ctx, grad):
+def _rot_scale_backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:
     rotations, scale_factor, dims = ctx.arguments
     return _rot_scale(grad, -rotations, scale_factor, dims), None, None, None
 
@@ -248,11 +253,13 @@ _CUSTOM_ROT_SCALE = _operator("CustomRotScale", {"x": _ONNX_FLOATS}, [
     _attribute("rotations", 1), _attribute("scale_factor", 1.0), _attribute("dims", "height,width")])
 
 
-def _translate_grid(theta, size, align_corners: bool):
+# The exporter takes what has an annotation for an attribute: the operands have none.
+
+def _translate_grid(theta, size, align_corners: bool):  # type: ignore[no-untyped-def]  # see above
     return _AFFINE_GRID(theta, size, align_corners=int(align_corners))
 
 
-def _translate_rot_scale(x, rotations: int, scale_factor: float, dims: str):
+def _translate_rot_scale(x, rotations: int, scale_factor: float, dims: str):  # type: ignore[no-untyped-def]  # as above
     return _CUSTOM_ROT_SCALE(x, rotations=rotations, scale_factor=scale_factor, dims=dims)
 
 
@@ -265,7 +272,7 @@ TRANSLATIONS = {
 
 # For torch.onnx.export(..., dynamo=False)
 
-def _symbolic_grid(g, theta, size, align_corners):
+def _symbolic_grid(g: Any, theta: Any, size: Any, align_corners: Any) -> Any:
     from torch.onnx import symbolic_helper
 
     grid = g.op(f"{DOMAIN}::AffineGrid", theta, size, align_corners_i=int(symbolic_helper._maybe_get_const(
@@ -276,11 +283,12 @@ def _symbolic_grid(g, theta, size, align_corners):
     return grid
 
 
-def _symbolic_rot_scale(g, x, rotations, scale_factor, dims):
+def _symbolic_rot_scale(g: Any, x: Any, rotations: Any, scale_factor: Any, dims: Any) -> Any:
     from torch.onnx import symbolic_helper
 
-    rotations, scale_factor, dims = (symbolic_helper._maybe_get_const(value, kind) for value, kind in (
-        (rotations, "i"), (scale_factor, "f"), (dims, "s")))
+    rotations = symbolic_helper._maybe_get_const(rotations, "i")
+    scale_factor = symbolic_helper._maybe_get_const(scale_factor, "f")
+    dims = symbolic_helper._maybe_get_const(dims, "s")
     y = g.op(f"{DOMAIN}::CustomRotScale", x, rotations_i=rotations, scale_factor_f=scale_factor, dims_s=dims)
     shape = list(x.type().varyingSizes() or ())  # None where one is open
     if shape:
@@ -291,5 +299,5 @@ def _symbolic_rot_scale(g, x, rotations, scale_factor, dims):
     return y
 
 
-torch.onnx.register_custom_op_symbolic("warpfuse::affine_grid", _symbolic_grid, LOWEST_OPSET)
-torch.onnx.register_custom_op_symbolic("warpfuse::rot_scale", _symbolic_rot_scale, LOWEST_OPSET)
+register_custom_op_symbolic("warpfuse::affine_grid", _symbolic_grid, LOWEST_OPSET)
+register_custom_op_symbolic("warpfuse::rot_scale", _symbolic_rot_scale, LOWEST_OPSET)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import onnx
 import onnx_ir as ir
@@ -51,7 +51,7 @@ class Operator:
     edge_cases: tuple[str, ...]
     since: int
     define: Callable[[Sequence[ir.Node], int], onnx.FunctionProto]
-    reference: Callable
+    reference: Callable[..., Any]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,9 +98,17 @@ class Pattern(Protocol):
         needs: names of patterns that must run before it.
     """
 
-    name: str
-    anchors: frozenset[str]
-    operators: tuple[Operator, ...]
-    needs: tuple[str, ...]
+    # properties: whether they can be set is a pattern's own business
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def anchors(self) -> frozenset[str]: ...
+
+    @property
+    def operators(self) -> tuple[Operator, ...]: ...
+
+    @property
+    def needs(self) -> tuple[str, ...]: ...
 
     def match(self, node: ir.Node, scope: Scope) -> Match | Miss | None: ...

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from rewriter.vocabulary import Pattern
 
 
-def compare(unfused, fused=None, *, patterns: Iterable[Pattern | str] | None = None, seconds: float = 20.0,
+def compare(unfused: Any, fused: Any = None, *, patterns: Iterable[Pattern | str] | None = None, seconds: float = 20.0,
             threads: int | None = None, providers: Sequence[str] = (), dims: Mapping[str, int] | None = None,
             inputs: Mapping[str, np.ndarray | tuple[int, ...]] | None = None, seed: int = 0, sweep: str | None = None,
-            module=None, progress: Report | None = None) -> Comparison:
+            module: Any = None, progress: Report | None = None) -> Comparison:
     """Run a model unfused and fused, in every runtime there is, and tell what fusing bought.
 
     Args:

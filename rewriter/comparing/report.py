@@ -6,6 +6,7 @@ Times are in seconds, sizes in bytes.
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 from rewriter.comparing.inputs import Spec
 from rewriter.comparing.statistics import Ratio, Spread, judge
@@ -245,14 +246,14 @@ class Comparison:
         """"faster", "slower" or "noise", or "" where there is no ratio."""
         return judge(variant.faster, self.control) if variant.faster else ""
 
-    def to_dict(self) -> dict:
+    def to_dict(self) -> dict[str, Any]:
         """Plain dictionaries and lists, ready for `json.dump`."""
         from rewriter.comparing.verdict import verdict
 
         return {**_plain(dataclasses.asdict(self)), "agrees": self.agrees, "verdict": verdict(self)}
 
 
-def _plain(value):
+def _plain(value: Any) -> Any:
     """JSON has no infinity: such an error becomes the string "inf"."""
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}

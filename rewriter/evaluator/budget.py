@@ -14,7 +14,8 @@ from typing import Protocol
 import numpy as np
 
 WORK = 1 << 34  # bytes made and multiplications done: some ten seconds
-WORK_A_NODE = 1 << 25  # of it for each node of the model besides
+WORK_A_NODE = 1 << 25  # of it for each node of the model besides,
+MOST_WORK = 1 << 36  # up to here: a minute or two
 STEP = 1 << 13  # what looking at one value counts: some microseconds
 HELD = 2 << 30  # bytes that the arrays of one evaluator may hold
 LIGHT = 1 << 20  # bytes; evaluators keep smaller arrays while another one works
@@ -38,7 +39,7 @@ class Budget:
     """
 
     def __init__(self, nodes: int):
-        self._left = WORK + WORK_A_NODE * nodes
+        self._left = min(WORK + WORK_A_NODE * nodes, MOST_WORK)
         self._building = False
         self._holder: weakref.ref[Holder] | None = None
 

@@ -7,7 +7,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rewriter.errors import KernelsError
 
@@ -31,7 +31,7 @@ def library_path() -> str:
     return str(path)
 
 
-def session_options(providers: Sequence[str | tuple[str, dict]] | None = None, *,
+def session_options(providers: Sequence[str | tuple[str, dict[str, Any]]] | None = None, *,
                     beside_gpu: bool = False) -> onnxruntime.SessionOptions:
     """New session options with the kernels registered: all operators of `custom.ops`, on the CPU.
 
