@@ -19,6 +19,8 @@ Opsets and runtimes
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import onnx_ir as ir
 
@@ -106,10 +108,10 @@ def _too_many(leaf: ir.Value, why: str, scope: Scope) -> Miss:
 
 def _still_computed(root: ir.Value, covers, piece: LinearSlice, proof: Proof) -> ir.Value | None:
     """A value of the grid's size on the way to it that stays: then fusing would add work, not save it."""
-    elements = np.prod(proof.shapes[0])
+    elements = math.prod(proof.shapes[0])
     for node in survivors(root, covers):
         for value in node.outputs:
-            if value in piece.feeds and np.prod(proof.trials[0].shape(value)) >= elements:
+            if value in piece.feeds and math.prod(proof.trials[0].shape(value)) >= elements:
                 return value
     return None
 

@@ -17,6 +17,7 @@ Opsets and runtimes
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -47,6 +48,8 @@ class AffineGridSamplePattern:
         grid = node.inputs[1]
         if any(attribute.is_ref() for attribute in node.attributes.values()):
             return None  # a function's callers choose the mode
+        if integer_of(node, "align_corners") not in (0, 1):
+            return Miss("its align_corners is neither 0 nor 1", node.outputs[0].name or "")
         if kind(grid, scope) is not Kind.DATA:
             return self._constant_grid(node, grid, scope)
         covers = [node]
@@ -83,7 +86,7 @@ class AffineGridSamplePattern:
         shape, extent = scope.measured_shape(image), scope.measured_shape(grid)
         if shape is None or extent is None or dtype not in FLOATS or len(shape) not in (4, 5):
             return None
-        if kind(grid, scope) is Kind.CONSTANT and (count := int(np.prod(extent))) < SMALLEST_CONSTANT:
+        if kind(grid, scope) is Kind.CONSTANT and (count := math.prod(extent)) < SMALLEST_CONSTANT:
             return Miss(f"a constant grid of {count} numbers: too few to be worth replacing", grid.name or "")
         found = fit(grid, scope, len(shape) - 2)
         if isinstance(found, Miss):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -10,7 +11,7 @@ import onnx_ir as ir
 
 from patterns.base_grid import BaseGrid, snapped, tolerance
 from patterns.size_ratios import Ratios
-from rewriter.evaluator import EvaluationError, Evaluator
+from rewriter.evaluator import EvaluationError, Evaluator, guard
 from rewriter.slices import LinearSlice
 from rewriter.vocabulary import Miss
 
@@ -67,16 +68,16 @@ class Probe:
         self.batch = max(batches)
         if not self.batch:
             raise EvaluationError(f"{self.name} is empty")
-        self.counts = [int(np.prod(shape)) // self.batch for shape in self.shapes]
+        self.counts = [math.prod(shape) // self.batch for shape in self.shapes]
         self.count = sum(self.counts)
         if len(batches) > 1 or self.count > MOST_PARAMETERS:
             raise EvaluationError(f"{self.name}: {self.count} parameters a sample, batches {sorted(batches)}")
         self.random = np.random.default_rng(SEED)
-        self.offset = self._run(np.zeros((self.batch, self.count)))
+        self.offset = self._run(np.zeros(guard((self.batch, self.count))))
         self.grid = self.offset.shape
         if len(self.grid) != rank + 2 or self.grid[-1] != rank:
             raise EvaluationError(f"{piece.target.name} has shape {self.grid}, no grid of {rank} coordinates")
-        if int(np.prod(self.grid[1:-1])) < FEWEST_PIXELS:
+        if math.prod(self.grid[1:-1]) < FEWEST_PIXELS:
             raise EvaluationError(f"a grid of {self.grid[1:-1]} is too small to tell")
         if not self.grid[0] or self.batch not in (1, self.grid[0]):
             raise EvaluationError(f"{self.name} has batch {self.batch}, the grid {self.grid[0]}")

@@ -8,6 +8,7 @@ field that each parameter spans is affine in the base grid's coordinates, in eve
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -97,13 +98,13 @@ def may_be_parameters(shape: tuple | None) -> bool:
 
 def _few(shape: tuple) -> bool:
     per_sample = shape[1:] if len(shape) > 1 else ()
-    return all(isinstance(d, int) for d in per_sample) and np.prod(per_sample) <= MOST_PARAMETERS
+    return all(isinstance(d, int) for d in per_sample) and math.prod(per_sample) <= MOST_PARAMETERS
 
 
 def _readings(shapes: list[tuple]) -> list[bool]:
     """Whether the first axes may be the batch, and whether they may not."""
     dims = [d for shape in shapes for d in shape]
-    few = all(isinstance(d, int) for d in dims) and sum(int(np.prod(shape)) for shape in shapes) <= MOST_PARAMETERS
+    few = all(isinstance(d, int) for d in dims) and sum(math.prod(shape) for shape in shapes) <= MOST_PARAMETERS
     return [True] * all(shapes) + [False] * (few and any(shape[:1] != (1,) for shape in shapes))
 
 
@@ -115,7 +116,7 @@ def _frontier(piece: LinearSlice, sizes: dict[ir.Value, tuple]) -> Cut:
         if value in seen:
             continue
         seen.add(value)
-        if value in sizes and (len(sizes[value]) == 3 or np.prod(sizes[value][1:]) <= 4):
+        if value in sizes and (len(sizes[value]) == 3 or math.prod(sizes[value][1:]) <= 4):
             cut[value] = None
         elif value in piece.leaves:
             return ()

@@ -80,6 +80,7 @@ def walk_up(last: Step, scope: Scope, *, over_maps: bool = False) -> tuple[list[
     What computes something else than a multiple ends them, unless `over_maps`.
     """
     steps, own, maps = [last], None, 0
+    rank = len(last.motion.perm) if last.motion else None
     while own is None or len(steps) < own + MOST_SHARED:
         scope.facts.budget.step()
         value = steps[-1].source
@@ -87,6 +88,10 @@ def walk_up(last: Step, scope: Scope, *, over_maps: bool = False) -> tuple[list[
         step = read(maker, scope) if maker is not None and maker.graph is last.nodes[0].graph else None
         if not isinstance(step, Step) or (step.maps and not over_maps):
             break
+        if step.motion:
+            if rank not in (None, len(step.motion.perm)):  # the model contradicts itself
+                break
+            rank = len(step.motion.perm)
         if own is None and only_user(value, scope) is None:
             own = len(steps)
         steps.append(step)

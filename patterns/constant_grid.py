@@ -7,6 +7,7 @@ an Expand of it to the batch.
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import numpy as np
 import onnx_ir as ir
@@ -67,7 +68,7 @@ def _fit(value: ir.Value, evaluators: list[Evaluator], rank: int) -> ConstantGri
             return Miss(f"the grid cannot be evaluated: {error}", value.name or "")
         if evaluator.optional and min(grid.shape, default=0) < 2:
             continue  # a batch or an axis of length 1 tells nothing of theta
-        if grid.ndim != rank + 2 or grid.shape[-1] != rank or int(np.prod(grid.shape[1:-1])) < FEWEST_PIXELS:
+        if grid.ndim != rank + 2 or grid.shape[-1] != rank or math.prod(grid.shape[1:-1]) < FEWEST_PIXELS:
             return Miss(f"the grid has shape {grid.shape}", value.name or "")
         here, off = _thetas(grid, rank, evaluator.rounding_unit(value))
         if not here:

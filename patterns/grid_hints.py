@@ -52,7 +52,9 @@ def _made(node: ir.Node, dims: dict[ir.Value, Dims]) -> Dims:
     if node.op_type == "Transpose":
         perm = node.attributes.get("perm")
         perm = None if perm is None or perm.is_ref() else perm.value
-        return tuple(given[0][axis] for axis in perm) if perm and isinstance(given[0], tuple) else given[0]
+        if not perm or not isinstance(given[0], tuple):
+            return given[0]
+        return tuple(given[0][axis] for axis in perm) if len(perm) == len(given[0]) else OTHER
     if node.op_type == "Slice" and not isinstance(given[0], tuple):
         return given[0]
     if node.op_type == "Reshape" and len(node.inputs) > 1:

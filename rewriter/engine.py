@@ -79,8 +79,14 @@ def _answer(pattern: Pattern, node: ir.Node, scope: Scope) -> Match | Miss | Non
     with _blaming(pattern, node, scope):
         try:
             return pattern.match(node, scope)
-        except ExhaustedError as exhausted:
-            return Miss(str(exhausted), node.outputs[0].name or "" if node.outputs else "")
+        except Exception as error:
+            name = node.outputs[0].name or "" if node.outputs else ""
+            if isinstance(error, ExhaustedError):
+                return Miss(str(error), name)
+            # patterns may rely on what operators demand of their operands; onnx.checker does not look at that
+            if scope.facts.contradiction is not None:
+                return Miss(f"the model contradicts itself: {scope.facts.contradiction}", name)
+            raise
 
 
 def _obstacle(match: Match, scope: Scope, used, taken: dict[str, str],

@@ -13,7 +13,7 @@ from rewriter.evaluator import EvaluationError, Evaluator, Kind, kind
 from rewriter.evaluator.budget import Budget
 from rewriter.functions import is_ours
 from rewriter.graphs import onnx_opset
-from rewriter.shapes import Dims, ShapeTable
+from rewriter.shapes import Dims, ShapeTable, contradiction
 from rewriter.trials import trials
 from rewriter.vocabulary import LOWEST_OPSET, Operator
 
@@ -40,6 +40,11 @@ class Facts:
     @functools.cached_property
     def shapes(self) -> ShapeTable:
         return ShapeTable(self.model)
+
+    @functools.cached_property
+    def contradiction(self) -> str | None:
+        """Of `shapes.contradiction`."""
+        return contradiction(self.model)
 
 
 class Scope:

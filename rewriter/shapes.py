@@ -224,6 +224,16 @@ def skeleton(model: ir.Model, doubtful: Collection[ir.Value] = ()) -> onnx.Model
     return proto
 
 
+def contradiction(model: ir.Model) -> str | None:
+    """How a model's types and shapes contradict what its operators take, in one line, or None; declarations that
+    inference does without do not count."""
+    try:
+        onnx.shape_inference.infer_shapes(skeleton(model), check_type=True, strict_mode=True)
+    except Exception as error:  # InferenceError, and what protobuf and onnx_ir have
+        return " ".join(str(error).split())[:300]
+    return None
+
+
 def _fill(proto: onnx.GraphProto, graph: ir.Graph, doubtful: Collection[ir.Value]) -> None:
     proto.name = graph.name or "graph"
     for value in graph.inputs:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -160,7 +161,7 @@ def side_of(evaluator: Evaluator, node: ir.Node):
 def few(scope: Scope, value: ir.Value) -> bool:
     """Whether it holds few numbers, as many with every size."""
     shape = scope.measured_shape(value)
-    return shape is not None and all(isinstance(d, int) for d in shape) and int(np.prod(shape)) <= FEW
+    return shape is not None and all(isinstance(d, int) for d in shape) and math.prod(shape) <= FEW
 
 
 def bisected(side: Callable[[int], object], most: int) -> list[int]:

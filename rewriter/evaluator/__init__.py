@@ -33,7 +33,8 @@ from rewriter.evaluator.table import MOST_AXES, Call, EvaluationError, dense, gu
 if TYPE_CHECKING:
     from rewriter.scopes import Scope
 
-__all__ = ["ONLY_TYPE", "EvaluationError", "Evaluator", "Kind", "entry", "is_size_input", "kind", "size_symbols"]
+__all__ = ["ONLY_TYPE", "EvaluationError", "Evaluator", "Kind", "entry", "guard", "is_size_input", "kind",
+           "size_symbols"]
 
 MOST_STEPS = 500  # nodes evaluated to learn one shape
 KEEP = 1 << 16  # bytes up to which a folded constant is kept for later evaluations

@@ -67,6 +67,8 @@ def _affine_grid(call):
     theta, size = call.inputs
     spatial, corners = tuple(int(n) for n in size[2:]), call.attr("align_corners", 0)
     guard((theta.shape[0], *spatial, len(spatial) + 1))
+    if corners not in (0, 1):
+        raise EvaluationError(f"align_corners is {corners}, neither 0 nor 1")
     if corners and 1 in spatial:
         raise EvaluationError("AffineGrid with align_corners on an axis of length 1: -1, 0 or 1, as the runtime likes")
     axes = [(2 * np.arange(n, dtype=np.float64) + 1 - n) / (n - corners) for n in spatial]

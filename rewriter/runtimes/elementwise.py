@@ -10,6 +10,7 @@ Sizes that are constant are folded where the nodes are made, by numpy.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -97,7 +98,7 @@ def grid_of(b: Builder, scope: Scope, theta: ir.Value, size: ir.Value, corners: 
     scalar = lambda value: b.constant(np.array(value, np.int64), "int")  # noqa: E731
     ones = (1,) * (d - 1)
     expands = known is None or (int(known[0]) != 1 and _batch(scope, theta) != int(known[0]))
-    if not expands and np.prod(known[2:]) <= tiny:
+    if not expands and math.prod(known[2:]) <= tiny:
         base = b.constant(base_grid(known[2:], corners).astype(kind.numpy()), "base")
         flat = b.op("MatMul", [base, b.op("Transpose", [theta], perm=[0, 2, 1])], dtype=kind)
         return b.reshape(flat, [0, *(int(n) for n in known[2:]), d])

@@ -15,6 +15,7 @@ OpenVINO's GridSample takes images only, so volumes are declined; its CPU plugin
 
 from __future__ import annotations
 
+import math
 import types
 from collections.abc import Sequence
 
@@ -129,7 +130,7 @@ def grid_of(theta, size, corners: int, d: int):
     batch = theta.get_partial_shape()[0] if theta.get_partial_shape().rank.is_static else None
     fits = batch is not None and known is not None and batch.is_static and batch.get_length() == int(known[0])
     expands = known is None or (int(known[0]) != 1 and not fits)
-    if not expands and np.prod(known[2:]) <= TINY:
+    if not expands and math.prod(known[2:]) <= TINY:
         base = ops.constant(base_grid(known[2:], corners)[None].astype(real.to_dtype()))
         return ops.reshape(ops.matmul(base, theta, False, True), _ints(0, *(int(n) for n in known[2:]), d), True)
 

@@ -28,9 +28,10 @@ def fuzz(corpus: str, seconds: int) -> None:
     import atheris
 
     with atheris.instrument_imports(include=["rewriter", "patterns"]):
+        from fuzz.targets import read_and_fuse
+
         import rewriter.fusing
         import rewriter.opening  # noqa: F401
-        from fuzz.targets import read_and_fuse
         from patterns import ALL  # noqa: F401
     from fuzz.mutating import mutate
 
