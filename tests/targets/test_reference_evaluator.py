@@ -53,3 +53,14 @@ def test_what_it_refuses(assemble, calls):
     model, feeds = assemble([calls.sampler("bilinear")], 18)
     with pytest.raises(Exception, match="only supports nearest, linear, and cubic modes"):
         ReferenceEvaluator(rewriter.inline(model)[0]).run(None, feeds)
+
+
+def test_samplers_of_both_align_corners_must_be_inlined_first(assemble, calls):
+    """It takes an align_corners of 0 that a function passes on for 1; once it does not, the page need not say so."""
+    uses = [calls.sampler("nearest"), calls.sampler("linear", "reflection", 1, 0)]
+    model, feeds = assemble(uses)
+    fused = ReferenceEvaluator(model).run(None, feeds)
+    inlined = ReferenceEvaluator(rewriter.inline(model)[0]).run(None, feeds)
+    assert np.abs(fused[0] - calls.by_torch(uses[0])).max() > 0.1
+    for got, use in zip(inlined, uses, strict=True):
+        np.testing.assert_allclose(got, calls.by_torch(use), rtol=0, atol=1e-5)
