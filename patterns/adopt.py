@@ -80,7 +80,10 @@ class AdoptPattern:
                         unfit.tensor or node.outputs[0].name or "")
 
 
-def _match(node: ir.Node, call: Call, note: str) -> Match:
+def _match(node: ir.Node, call: Call, note: str) -> Match | Miss:
+    output = node.outputs[0]
+    if output.dtype not in (None, call.dtype):
+        return Miss(f"its output is declared as {output.dtype}, and it makes {call.dtype}", output.name or "")
     return Match(node.outputs[0], lambda builder: _build(builder, call, node), [node], call.operator.name, note)
 
 
