@@ -312,7 +312,7 @@ def test_inline_weights_cost_a_few_times_the_file(tmp_path):
     assert peak - little < 5.5 * size
     fused = onnx.load(tmp_path / "out.onnx")
     assert [node.op_type for node in fused.graph.node if node.op_type != "Constant"] == ["AffineGridSample"]
-    assert len(next(t for t in fused.graph.initializer if t.name == "table").raw_data) > size - 10_000
+    assert len(next(t for t in fused.graph.initializer if t.name == "table").raw_data) > size - 20_000
 
 
 def save(folder, model):
