@@ -7,6 +7,7 @@ run that writes into the folder removes it once it is a day old.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import re
@@ -21,6 +22,7 @@ from rewriter.errors import OutputError
 ABANDONED = 24 * 3600.0  # seconds after which a temporary file is no living run's
 PATIENCE = 10.0  # seconds to wait for another run; it holds the lock for as long as some renames take
 _TEMPORARY = re.compile(r"\.warpfuse-[0-9a-f]{16}\.tmp")
+_unfinished: dict[str, int] = {}  # temporary files, by the process that writes them
 
 
 class Draft:
@@ -84,6 +86,7 @@ def draft(output: str) -> Iterator[Draft]:
     target = os.path.realpath(output)
     temporary = os.path.join(os.path.dirname(target), f".warpfuse-{secrets.token_hex(8)}.tmp")
     mode = _mode(target)
+    _unfinished[temporary] = os.getpid()
     try:
         with (naming(output),
               open(temporary, "xb", opener=lambda path, flags: os.open(path, flags, mode)) as file):
@@ -91,6 +94,16 @@ def draft(output: str) -> Iterator[Draft]:
     finally:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
+        _unfinished.pop(temporary)
+
+
+@atexit.register
+def remove_unfinished() -> None:
+    """Remove the temporary files of this process: a signal may fall between a draft and its own removal."""
+    for temporary, process in list(_unfinished.items()):
+        if process == os.getpid():
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
 
 
 @contextlib.contextmanager
