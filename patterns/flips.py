@@ -20,7 +20,8 @@ def _slice(node: ir.Node, scope: Scope) -> Step | Miss | None:
     samples = list(_slice_samples(node, scope))
     if not samples or isinstance(samples[0], Miss):
         return samples[0] if samples else None
-    if any(np.ndim(operand) != 1 or len(operand) != len(samples[0][2]) for sample in samples for operand in sample[:4]):
+    if any(np.ndim(operand) != 1 or np.shape(operand) != np.shape(samples[0][2])
+           for sample in samples for operand in sample[:4]):
         return None
     _, _, axes, steps, _ = samples[0]
     shape = shape_of(source, scope) if (steps < 0).any() or (axes < 0).any() else scope.shape(source)

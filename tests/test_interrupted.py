@@ -1,4 +1,7 @@
-"""Runs that are killed, and runs side by side: the old file or the new one, never a mixture. `interrupted.py` has more."""
+"""Runs that are killed, and runs side by side: the old file or the new one, never a mixture.
+
+`interrupted.py` has more of them.
+"""
 
 from __future__ import annotations
 
