@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import onnx_ir as ir
 
 from rewriter.evaluator import Kind, kind
@@ -37,6 +38,6 @@ def element_source(node: ir.Node, scope: Scope) -> ir.Value | None:
     scalars = [value for value in operands if value is not sources[0]]
     if any(scope.shape(value) != () for value in scalars):
         return None
-    if node.op_type in ("Max", "Min") and not all(scope.constant(value) for value in scalars):
+    if node.op_type in ("Max", "Min") and not all(np.all(scope.constant(value)) for value in scalars):
         return None  # which of two zeros it is depends on the place
     return sources[0]

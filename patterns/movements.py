@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import onnx_ir as ir
 
 from patterns.elementwise import ELEMENTWISE, element_source
@@ -77,7 +78,7 @@ def _concat(node: ir.Node, scope: Scope) -> Step | None:
         sizes = scope.constant(split.inputs[1])
         if sizes is None:
             return None
-    single = shape[axis] == len(pieces) if sizes is None else all(size == 1 for size in sizes)
+    single = shape[axis] == len(pieces) if sizes is None else bool(np.all(np.equal(sizes, 1)))
     forward = list(node.inputs) == pieces
     if not (single or forward):
         return None

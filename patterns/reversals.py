@@ -82,7 +82,7 @@ def is_affine(node: ir.Node, scope: Scope) -> bool:
     if node.op_type == "Mul":  # int32 would overflow at lengths that exist
         constant = any(kind(value, scope) is Kind.CONSTANT for value in operands)
         return constant and scope.dtype(node.outputs[0]) == ir.DataType.INT64
-    if node.op_type == "Range" and np.abs(scope.constant(node.inputs[2])) != 1:
+    if node.op_type == "Range" and (np.abs(scope.constant(node.inputs[2])) != 1).any():
         return False
     return node.op_type in AFFINE and all(
         kind(value, scope) is Kind.CONSTANT

@@ -50,7 +50,7 @@ def wraps(node: ir.Node) -> bool:
 
 def turns_somewhere(scope: Scope, node: ir.Node) -> bool:
     return node.op_type in COMPARING or steps(scope, node) or (
-        node.op_type == "Range" and any((a := scope.constant(v)) is None or a != n
+        node.op_type == "Range" and any((a := scope.constant(v)) is None or not (a == n).all()
                                         for v, n in zip(node.inputs[::2], (0, 1))))
 
 
@@ -64,7 +64,7 @@ def cuts_a_length(scope: Scope, node: ir.Node) -> bool:
     shape = scope.measured_shape(node.inputs[0])
     if shape is None or len(node.inputs) < 4 or (axes := scope.constant(node.inputs[3])) is None:
         return shape is None or not all(isinstance(d, int) for d in shape)
-    return any(not isinstance(shape[int(a)], int) for a in axes.flat)
+    return any(not -len(shape) <= a < len(shape) or not isinstance(shape[int(a)], int) for a in axes.flat)
 
 
 def turns(scope: Scope, node: ir.Node, name: str, at: Callable[[int], Evaluator], most: int) -> list[int]:

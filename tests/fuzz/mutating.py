@@ -6,6 +6,7 @@ import contextlib
 import random
 from collections.abc import Callable, Iterator
 
+import numpy as np
 import onnx
 from google.protobuf.message import Message
 
@@ -161,6 +162,27 @@ def _in_tensor(tensor: onnx.TensorProto, rng: random.Random) -> None:
         tensor.raw_data = bytes(data)
 
 
+def tensors(graph) -> list[onnx.TensorProto]:
+    """Weights and constants, not those in bodies."""
+    constants = [a.t for node in graph.node if node.op_type == "Constant" for a in node.attribute
+                 if a.type == onnx.AttributeProto.TENSOR]
+    return [*getattr(graph, "initializer", ()), *constants]
+
+
+def other_ranks(array: np.ndarray) -> list[np.ndarray]:
+    """The same numbers as an operator does not want them."""
+    flat = array.reshape(-1)
+    return [array[..., None], array[None], flat[:1].reshape(()) if flat.size else flat, flat[:0],
+            np.concatenate([flat, flat]), array.astype(np.int64 if array.dtype.kind == "f" else np.float32)]
+
+
+def _rank(model, graph, rng) -> None:
+    """A tensor that is valid, of another shape or type."""
+    tensor = rng.choice(tensors(graph))
+    changed = rng.choice(other_ranks(onnx.numpy_helper.to_array(tensor)))
+    tensor.CopyFrom(onnx.numpy_helper.from_array(np.array(changed), tensor.name))
+
+
 def _type(model, graph, rng) -> None:
     if isinstance(graph, onnx.GraphProto):
         values = [*graph.input, *graph.output, *graph.value_info]
@@ -205,4 +227,4 @@ def _deeper(model, graph, rng) -> None:
 
 MUTATIONS: tuple[Callable[[onnx.ModelProto, Message, random.Random], None], ...] = (
     _rewire, _rewire, _fewer_or_more, _retype, _drop_node, _repeat_node, _swap_nodes, _attribute, _attribute,
-    _attribute, _tensor, _tensor, _tensor, _type, _type, _version, _text, _deeper)
+    _attribute, _tensor, _tensor, _tensor, _type, _type, _version, _text, _deeper, _rank)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
 
@@ -15,6 +16,7 @@ CORPUS = Path(__file__).parents[1] / "corpus"
 LARGEST = 30_000  # bytes: mutations of short inputs go further
 
 
+@functools.cache
 def models() -> dict[str, bytes]:
     """Serialized models by name, the same ones every time."""
     found = {"plain": plain().SerializeToString()}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
+from fuzz.mutating import other_ranks, tensors
+from fuzz.seeds import models
 from fuzz.targets import read_and_fuse
 from onnx import TensorProto, helper, numpy_helper
 from small_models import stn
@@ -54,6 +56,18 @@ def test_operands_that_are_no_lists(value):
         node.attribute.append(helper.make_attribute("value_float" if isinstance(value, float) else "value_int", value))
         assert judged(model)[0] in ("nothing", "fused")
         assert not judged(model)[1].fused
+
+
+@pytest.mark.parametrize("name", models())
+def test_constants_of_other_ranks_and_types(name):
+    """Each constant of a model in turn, as a scalar, with one more axis, empty, ..."""
+    model = onnx.ModelProto.FromString(models()[name])
+    for index, tensor in enumerate(tensors(model.graph)):
+        before, array = tensor.SerializeToString(), numpy_helper.to_array(tensor)
+        for changed in other_ranks(array)[index % 3::3]:
+            tensor.CopyFrom(numpy_helper.from_array(np.array(changed), tensor.name))
+            assert read_and_fuse(model.SerializeToString()) in ("refused", "nothing", "fused")
+        tensor.ParseFromString(before)
 
 
 @pytest.mark.parametrize("value", [2, 4, -1, 2 ** 62])
