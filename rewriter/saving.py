@@ -137,13 +137,17 @@ class _Data:
         source, target: where it is, and where it is to be.
         draft: its copy; None if the file at `target` has the same content already.
         stamp: of what was at `target` when that was decided.
-        overwrites: whether `draft` replaces a file of other content.
+        may_overwrite: whether `draft` may replace a file of other content.
+
+    Attributes:
+        overwrites: whether it does.
     """
 
     def __init__(self, source: str, target: str, draft: Draft | None, stamp: tuple[int, ...] | None, *,
-                 overwrites: bool = False):
-        self.source, self.target, self.draft, self.overwrites = source, target, draft, overwrites
-        self._stamp = stamp
+                 may_overwrite: bool = False):
+        self.source, self.target, self.draft = source, target, draft
+        self.overwrites = draft is not None and stamp is not None
+        self._stamp, self._may_overwrite = stamp, may_overwrite
 
     def settle(self) -> None:
         """Look again, now that no other run renames: what has appeared since may stay if it is the same.
@@ -153,9 +157,13 @@ class _Data:
         """
         if self.overwrites or _stamp(self.target) == self._stamp:
             return
-        if not (os.path.isfile(self.target) and _same_content(self.source, self.target)):
+        exists = os.path.isfile(self.target)
+        if exists and _same_content(self.source, self.target):
+            self.draft = None
+        elif exists and self.draft is not None and self._may_overwrite:
+            self.overwrites = True
+        else:
             raise OutputError(f"{self.target}: was changed meanwhile by another run; run this one again")
-        self.draft = None
 
 
 def _publish(model: Draft, data: Sequence[_Data]) -> None:
@@ -197,7 +205,7 @@ def _copy_beside(source: str, target: str, beside: str, drafts: contextlib.ExitS
         _make_folders(os.path.dirname(target), made)
     copy = drafts.enter_context(draft(target))
     _copy(source, copy.file)
-    return _Data(source, target, copy, stamp, overwrites=exists)
+    return _Data(source, target, copy, stamp, may_overwrite=overwrite)
 
 
 def _make_folders(folder: str, made: contextlib.ExitStack) -> None:

@@ -103,6 +103,7 @@ def _page() -> None:
 
 
 def _write_page() -> int:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the command line has one of its own
     saving.write_text("new" * SIZE, "page.html")
     return 0
 

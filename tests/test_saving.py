@@ -238,6 +238,32 @@ def test_other_data_file_is_refused_unless_allowed(tmp_path):
     assert names(tmp_path / "b") == ["data", "data/bias.bin", "out.onnx"]
 
 
+@pytest.mark.parametrize("overwrite_data", [False, True])
+def test_other_data_that_another_run_writes_meanwhile(tmp_path, monkeypatch, overwrite_data):
+    """Between the look at the folder and the renames: as if it had been there before."""
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+    external_stn(tmp_path / "a")
+    lock = saving.locked
+
+    def quicker(folder):
+        (tmp_path / "b/data/bias.bin").write_bytes(b"of another model")
+        (tmp_path / "b/out.onnx").write_bytes(NEW)
+        return lock(folder)
+
+    monkeypatch.setattr(saving, "locked", quicker)
+    if overwrite_data:
+        rewriter.fuse(tmp_path / "a/in.onnx", tmp_path / "b/out.onnx", overwrite_data=True)
+        assert (tmp_path / "b/data/bias.bin").read_bytes() == (tmp_path / "a/data/bias.bin").read_bytes()
+        assert (tmp_path / "b/out.onnx").read_bytes() != NEW
+    else:
+        with pytest.raises(OutputError, match=r"bias.bin: was changed meanwhile by another run; run this one again"):
+            rewriter.fuse(tmp_path / "a/in.onnx", tmp_path / "b/out.onnx")
+        assert (tmp_path / "b/data/bias.bin").read_bytes() == b"of another model"
+        assert (tmp_path / "b/out.onnx").read_bytes() == NEW
+    assert names(tmp_path / "b") == ["data", "data/bias.bin", "out.onnx"]
+
+
 def test_a_failing_copy_takes_everything_back(tmp_path):
     (tmp_path / "a/more").mkdir(parents=True)
     (tmp_path / "b").mkdir()
