@@ -1,6 +1,6 @@
 """Random chains of up to twelve flips, transposes and factors, in every spelling, with and without an impostor.
 
-WARPFUSE_EXAMPLES sets the number of examples (default 500).
+WARPFUSE_EXAMPLES sets the number of examples (default 100).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rotations import Sketch
 
 import rewriter
 
-EXAMPLES = int(os.environ.get("WARPFUSE_EXAMPLES", "500"))
+EXAMPLES = int(os.environ.get("WARPFUSE_EXAMPLES", "100"))
 DTYPES = [np.float32, np.float16, np.float64, np.int32, np.uint8]
 FACTORS = [0.5, -2.0, 0.1, 3.0]
 SPELLINGS = ["slice", "far", "exact", "gather", "gather_negative", "split"]

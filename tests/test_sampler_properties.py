@@ -1,6 +1,6 @@
 """Random samplers of random grids: fused equals unfused, twice equals once.
 
-WARPFUSE_EXAMPLES sets the number of examples (default 500).
+WARPFUSE_EXAMPLES sets the number of examples (default 100).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from onnx import helper, numpy_helper
 
 import rewriter
 
-EXAMPLES = int(os.environ.get("WARPFUSE_EXAMPLES", "500"))
+EXAMPLES = int(os.environ.get("WARPFUSE_EXAMPLES", "100"))
 RNG = np.random.default_rng(11)
 
 
