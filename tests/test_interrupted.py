@@ -20,7 +20,7 @@ import rewriter
 from rewriter import cli
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="interrupts processes that it forks")
-KILLS = 6
+KILLS = 12
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT], ids=lambda n: n.name)
