@@ -6,7 +6,9 @@
 // without a matrix product, which some CPUs would compute in bfloat16. Everything that follows from constants OpenVINO
 // folds when it compiles the model. Volumes: AffineGrid only, since OpenVINO's GridSample takes images only.
 
+#include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <map>
 #include <sstream>
 #include <stdexcept>
@@ -189,14 +191,27 @@ int64_t axis_named(std::string word) {
     return found == names.end() ? std::stoll(word) : found->second;
 }
 
+// The nearest bfloat16, of two the even one.
+float rounded_to_bfloat16(float value) {
+    if (std::isnan(value))
+        return value;
+    uint32_t bits;
+    std::memcpy(&bits, &value, sizeof bits);
+    bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000;
+    std::memcpy(&value, &bits, sizeof bits);
+    return value;
+}
+
 Values rot_scale(const NodeContext& node) {
     std::istringstream dims(node.get_attribute<std::string>("dims", "height,width"));
     std::string first, second;
     std::getline(dims, first, ',');
     std::getline(dims, second, ',');
     const Value y = turned(node, node.get_attribute<int64_t>("rotations", 1), axis_named(first), axis_named(second));
-    const Value factor = op::Constant::create(ov::element::f32, {}, {node.get_attribute<float>("scale_factor", 1.0f)});
-    return {multiply(y, convert(factor, y.get_element_type()))};
+    float factor = node.get_attribute<float>("scale_factor", 1.0f);
+    if (y.get_element_type() == ov::element::bf16)  // OpenVINO cuts the lower bits off
+        factor = rounded_to_bfloat16(factor);
+    return {multiply(y, convert(op::Constant::create(ov::element::f32, {}, {factor}), y.get_element_type()))};
 }
 
 using Conversion = ov::frontend::onnx::ConversionExtension;

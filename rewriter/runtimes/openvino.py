@@ -107,8 +107,10 @@ def _rot_scale(node) -> list:
 
     ops = _ops()
     turned = _turned(node, _integer(node, "rotations", 1), axes_of(node.get_attribute("dims", "height,width")))
-    factor = np.array(node.get_attribute("scale_factor", 1.0), np.float32)
-    return [ops.multiply(turned, _converted(ops.constant(factor), turned.output(0).get_element_type())).output(0)]
+    factor, kind = np.array(node.get_attribute("scale_factor", 1.0), np.float32), turned.output(0).get_element_type()
+    if kind.get_type_name() == "bf16":  # rounded here: OpenVINO cuts the lower bits off
+        factor = factor.astype(ir.DataType.BFLOAT16.numpy()).astype(np.float32)
+    return [ops.multiply(turned, _converted(ops.constant(factor), kind)).output(0)]
 
 
 CONVERTERS = {"AffineGrid": _affine_grid, "AffineGridSample": _affine_grid_sample, "Rot90": _rot90,
