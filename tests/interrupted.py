@@ -103,8 +103,8 @@ def _page() -> None:
 
 
 def _write_page() -> int:
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the command line has one of its own
-    saving.write_text("new" * SIZE, "page.html")
+    with cli._termination_raised():  # as around all that the command line writes
+        saving.write_text("new" * SIZE, "page.html")
     return 0
 
 
