@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 TESTS = Path(__file__).parent
+EXAMPLES = int(os.environ.get("WARPFUSE_EXAMPLES", "100"))  # of each property
 
 
 def main() -> int:

@@ -1,21 +1,19 @@
 """Random linear slices from a random base and theta: what is an affine grid fuses and agrees, impostors survive.
 
-WARPFUSE_EXAMPLES sets the number of examples (default 100).
+`properties.py` sets the number of examples.
 """
 
 from __future__ import annotations
-
-import os
 
 import numpy as np
 import onnx
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from onnx import helper, numpy_helper
+from properties import EXAMPLES
 
 import rewriter
 
-EXAMPLES = int(os.environ.get("WARPFUSE_EXAMPLES", "100"))
 RNG = np.random.default_rng(7)
 
 

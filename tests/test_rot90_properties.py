@@ -1,21 +1,19 @@
 """Random chains of up to twelve flips, transposes and factors, in every spelling, with and without an impostor.
 
-WARPFUSE_EXAMPLES sets the number of examples (default 100).
+`properties.py` sets the number of examples.
 """
 
 from __future__ import annotations
-
-import os
 
 import numpy as np
 import onnx
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
+from properties import EXAMPLES
 from rotations import Sketch
 
 import rewriter
 
-EXAMPLES = int(os.environ.get("WARPFUSE_EXAMPLES", "100"))
 DTYPES = [np.float32, np.float16, np.float64, np.int32, np.uint8]
 FACTORS = [0.5, -2.0, 0.1, 3.0]
 SPELLINGS = ["slice", "far", "exact", "gather", "gather_negative", "split"]

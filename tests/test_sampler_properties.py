@@ -1,21 +1,19 @@
 """Random samplers of random grids: fused equals unfused, twice equals once.
 
-WARPFUSE_EXAMPLES sets the number of examples (default 100).
+`properties.py` sets the number of examples.
 """
 
 from __future__ import annotations
-
-import os
 
 import numpy as np
 import onnx
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import helper, numpy_helper
+from properties import EXAMPLES
 
 import rewriter
 
-EXAMPLES = int(os.environ.get("WARPFUSE_EXAMPLES", "100"))
 RNG = np.random.default_rng(11)
 
 

@@ -1,23 +1,22 @@
 """Grids whose size follows from random arithmetic at run time, in random spellings, with and without an impostor step.
 
 What is fused agrees at many sizes, also far beyond those that a proof tries; what is declined survives, with a reason.
-WARPFUSE_EXAMPLES sets the number of examples (default 100).
+`properties.py` sets the number of examples.
 """
 
 from __future__ import annotations
 
 import itertools
-import os
 import random
 
 import numpy as np
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
+from properties import EXAMPLES
 from size_models import AXES, PLANES, PRODUCTS, SOURCES, SizeSketch
 
 import rewriter
 
-EXAMPLES = int(os.environ.get("WARPFUSE_EXAMPLES", "100"))
 FIXED = [(1, 7, 9), (2, 9, 7), (1, 8, 8), (3, 2, 31), (1, 40, 2), (2, 300, 3), (1, 5, 299), (1, 64, 48), (1, 5, 7)]
 STEPS = ("double", "half", "plus", "less", "up to a multiple", "down to a multiple", "floor", "ceil", "cast", "min",
          "max", "clip", "where", "if", "other", "twice")
