@@ -83,7 +83,7 @@ def complaint_beyond_strangers(proto: onnx.ModelProto, anchors: Collection[str])
             standard = node.domain in ("", "ai.onnx")
             if (node.op_type if standard else f"{node.domain}::{node.op_type}") not in anchors:
                 continue
-            if standard and not onnx.defs.has(node.op_type, version, ""):
+            if standard and not (version < 2 ** 31 and onnx.defs.has(node.op_type, version, "")):
                 node.domain = "unknown"
             if node.domain not in imports:
                 imports[node.domain] = 1

@@ -65,6 +65,8 @@ def _einsum(call):
 def _affine_grid(call):
     """ai.onnx AffineGrid: index i on an axis of length n lies at (2i + 1 - n) / (n - align_corners)."""
     theta, size = call.inputs
+    if size.ndim != 1:
+        raise EvaluationError(f"the size has {size.ndim} dims, not 1")
     spatial, corners = tuple(int(n) for n in size[2:]), call.attr("align_corners", 0)
     guard((theta.shape[0], *spatial, len(spatial) + 1))
     if corners not in (0, 1):

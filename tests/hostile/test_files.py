@@ -158,6 +158,18 @@ def test_graphs_that_make_no_sense(capsys, folder, change):
     assert refused(capsys, folder)[0] == 6
 
 
+@pytest.mark.parametrize("version", [-1, 2**31, 1 << 40, 2**63 - 1])
+def test_functions_of_no_known_opset(capsys, folder, version):
+    """Behind a node of an unknown operator, which is where onnx's checker stops."""
+    made = plain()
+    made.graph.node.add(op_type="AffineGrid", domain="custom.ops", input=["x", "x"], output=["unknown"])
+    body = [helper.make_node("Transpose", ["a"], ["b"])]
+    made.functions.append(helper.make_function("own", "f", ["a"], ["b"], body, [helper.make_opsetid("", version)]))
+    made.opset_import.append(helper.make_opsetid("own", 1))
+    onnx.save(made, folder / "m.onnx")
+    assert refused(capsys, folder)[0] == 6
+
+
 @pytest.mark.parametrize("place", [b"relu_v0", b"Relu", b"plain", b"x"])
 def test_text_that_is_no_text(capsys, folder, place):
     """Protobuf's text is UTF-8; parsers that do not look hand over bytes."""
