@@ -19,7 +19,7 @@ two nodes: hence a Transpose before the first and an Identity behind the second.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Sequence  # noqa: UP035 (onnxscript takes the other one's aliases for classes on Python 3.10)
 
 import onnx
 from onnxscript import OnnxFunction, script
